@@ -1,6 +1,9 @@
 """A finished run of the real workflow on the CPU: seals, records, table, pages and manifest belong together."""
 
+import json
+from dataclasses import replace
 from datetime import datetime
+from functools import reduce
 
 import pytest
 
@@ -8,7 +11,7 @@ from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_results
-from roofline.table.seals import find_violations
+from roofline.table.seals import count_recomputed, find_violations
 
 FOLDERS = ("", "peak_flops/", "decode_attn/", "row_norm/")
 SEALS = {"cpu/calibration.json", *(f"cpu/{folder}prediction.json" for folder in FOLDERS)}
@@ -38,6 +41,44 @@ def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(fou
     seals = [datetime.fromisoformat(seal.sealed_at) for seal in found.seals.values()]
     starts = [datetime.fromisoformat(record.started_at) for _, record in found.measured]
     assert max(seals) < datetime.fromisoformat(predictions.predicted_at) < min(starts)
+
+
+# What is changed of a record, of predictions.json or of the table: everything but its hash in the manifest stays.
+CPU_TIME = ["sealed", "cpu_time_s"]
+TAMPERED = {
+    "a record's prediction": ("cpu/row_norm/fp32.json", ["measurements", 0, *CPU_TIME], "another prediction than in"),
+    "a sealed prediction": ("cpu/predictions.json", ["cells", 0, *CPU_TIME], "does not follow from its entry"),
+    "the FLOPs of an entry": ("cpu/predictions.json", ["cells", 0, "entry", "flops"], "another entry than in"),
+    "a prediction of the table": ("roofline.json", ["operators", 0, *CPU_TIME], "another prediction than sealed"),
+}
+
+
+def test_every_prediction_is_recomputed_from_what_was_sealed(found):
+    cells = found.predictions["cpu"][1].cells
+    assert all(cell.entry for cell in cells) and count_recomputed(found) == (len(cells), 0)
+    (gemm,) = [cell for cell in cells if cell.operator == "gemm"]
+    other_code = gemm.entry.model_copy(update={"code_sha256": "0" * 64})
+    path, predictions = found.predictions["cpu"]
+    changed = predictions.model_copy(update={"cells": [gemm.model_copy(update={"entry": other_code})]})
+    assert count_recomputed(replace(found, predictions={"cpu": (path, changed)})) == (0, 1)
+
+
+@pytest.mark.parametrize(("name", "keys", "why"), TAMPERED.values(), ids=TAMPERED.keys())
+def test_a_prediction_that_is_changed_together_with_its_hash_is_refused(run, name, keys, why):
+    path, manifest = run.results / name, run.results / "manifest.json"
+    content, old = json.loads(path.read_text()), file_sha256(path)
+    *leading, last = keys
+    reduce(lambda part, key: part[key], leading, content)[last] *= 2
+    size = path.stat().st_size
+    path.write_text(json.dumps(content))
+    listed = (
+        manifest.read_text()
+        .replace(old, file_sha256(path))
+        .replace(f'"bytes": {size},', f'"bytes": {path.stat().st_size},')
+    )
+    manifest.write_text(listed)
+    done = run.command("verify", "results")
+    assert done.returncode == 1 and why in done.stdout, done.stdout
 
 
 def test_the_table_and_the_pages_have_every_cell(finished_run):

@@ -11,7 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
+from roofline.records.base import read
 from roofline.records.cards import read_known_cards
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
@@ -24,6 +26,7 @@ from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
+from roofline.table.seals import count_recomputed, find_unlike_rows
 
 RENDERED = RESULTS / "rendered"
 FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
@@ -45,11 +48,21 @@ def verify(run: Path) -> int:
     OSError."""
     with opened(run) as (root, manifest, problems):
         problems += list_replaced(run.resolve(), manifest)
+        results = Results()
+        if not problems:
+            results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+            problems += find_unlike_rows(read(Roofline, root / RESULTS / "roofline.json").operators, results)
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
-        results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-    print("\n".join([f"ok: {len(manifest.outputs)} results agree with the manifest", *describe_amendments(manifest)]))
+    recomputed, others = count_recomputed(results)
+    sealed_by = (
+        f"; {others} not recomputed: sealed by {(manifest.sources.commit or 'unknown code')[:8]}" if others else ""
+    )
+    print(f"ok: {len(manifest.outputs)} results agree with the manifest")
+    print(f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}")
+    for line in describe_amendments(manifest):
+        print(line)
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     shutil.rmtree(folder, ignore_errors=True)
     roofline = redraw_run(results, manifest, folder)

@@ -13,7 +13,7 @@ from roofline.measure.undisturbed import StateLog
 from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Job, Operator, count_rotation_copies
 from roofline.records.base import copy_fields
 from roofline.records.operator_record import Measurement, PredictedCell
-from roofline.records.seal_records import PredictionRecord, predict_sealed
+from roofline.records.seal_records import PredictionRecord, SealedEntry, prediction_code_sha256
 from roofline.records.timing_record import Timing
 
 MOST_REREAD_SHARE = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
@@ -138,7 +138,8 @@ def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
 def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:
     """Return a planned cell as the seals predict it: its measurement will carry the same numbers. Nothing is timed."""
     identity = cell_identity(cell.operator, cell.name, cell.case, scope, cold)
-    return PredictedCell(**identity, sealed=declare_cell(cell, scope, seals, cold)["sealed"])
+    entry = make_entry(cell, scope, seals, cold)
+    return PredictedCell(**identity, sealed=entry.predict(seals.device), entry=entry)
 
 
 def skip_reason(operator: Operator, implementation: type[Implementation], device: Device, case: Case) -> str | None:
@@ -236,8 +237,8 @@ def _cap_overhead(overhead_s: float | None, timing: Timing | None) -> float | No
     return overhead_s if overhead_s is None or timing is None else min(overhead_s, timing.median_s)
 
 
-def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
-    """Return the fields of a Measurement that hold before anything is timed: counts, roofs, the sealed prediction."""
+def make_entry(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> SealedEntry:
+    """Return what determines the prediction of a cell: counts, the names of its ceilings, costs and constants."""
     operator, device, case = cell.operator, cell.device, cell.case
     mix, cores, terms = operator.mix, cell.cores(scope), cell.costs(scope)
     flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
@@ -247,16 +248,26 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
         roof |= {"memory_ceilings": ceilings, "memory_level": device.memory_level}
     else:
         roof |= {"memory_ceilings": device.cache_ceilings, "memory_level": device.cache_level}
-    sealed = predict_sealed(seals.device, seals.constants, flops=flops, traffic_bytes=traffic, terms=terms, **roof)
-    return {
-        **cell_identity(operator, cell.name, case, scope, cold),
+    return SealedEntry(
+        flops=flops,
+        bytes=traffic,
+        costs=terms,
+        constants={name: seals.constants[name] for name in sorted(terms.constant_names)},
+        code_sha256=prediction_code_sha256(),
         **roof,
-        "flops": flops,
-        "bytes": traffic,
+    )
+
+
+def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
+    """Return the fields of a Measurement that hold before anything is timed: counts, roofs, the sealed prediction."""
+    entry = make_entry(cell, scope, seals, cold)
+    return {
+        **cell_identity(cell.operator, cell.name, cell.case, scope, cold),
+        **copy_fields(entry, "flops", "bytes", "compute_ceiling", "memory_ceilings", "memory_level", "costs"),
         "level_bytes": cell.level_bytes(scope),
         "level_ceilings": cell.level_ceilings,
-        "costs": terms,
-        "sealed": sealed,
+        "sealed": entry.predict(seals.device),
+        "entry_sha256": entry.sha256,
         "per_call": cell.per_call,
         "plan": cell.plan(),
     }

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from roofline.core.terms import Cache, RegimeLevel
 from roofline.records.base import AtLeastOne, NotNegative, Record, RunRecord, Seconds, Whole
-from roofline.records.seal_records import CellPrediction, CostTerms
+from roofline.records.seal_records import CellPrediction, CostTerms, SealedEntry
 from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 
 
@@ -58,6 +58,7 @@ class Measurement(CellRecord):
     )
     costs: CostTerms
     sealed: CellPrediction = Field(description="the prediction that was sealed before the cell was timed")
+    entry_sha256: str | None = Field(default=None, description="of what determines it, in predictions.json")
     check: Check
     cpu_time: Timing = Field(description="what a caller waits for a step, launches included")
     gpu_time: Timing | None = Field(description="the kernels alone; null on a CPU")
@@ -75,6 +76,7 @@ class PredictedCell(CellRecord):
     """A planned cell as the seals predict it; its measurement holds the same prediction."""
 
     sealed: CellPrediction | None
+    entry: SealedEntry | None = Field(default=None, description="what determines it; null in runs before 2026-11-30")
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
     started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
 

@@ -1,10 +1,14 @@
 """Seals: the promised ceilings of a device, the constants of an operator, and the prediction of a cell from both."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from roofline.core import cell_prediction, regimes, roofline_model
 from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
 from roofline.core.terms import DeviceKind, Regime, RegimeLevel
 from roofline.records.base import NotNegative, Rate, Record, RunRecord, Share
@@ -89,6 +93,13 @@ class CostTerms(Record):
     compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
 
+    @property
+    def constant_names(self) -> set[str]:
+        """The names of all constants that these costs are multiples of, or that are a share."""
+        terms = [self.calls, self.start or {}, self.extra, self.floor, self.waits, *self.levels.values()]
+        shares = {self.share, self.compute_share} - {None}
+        return {name for multiples in terms for name in multiples} | {str(name) for name in shares}
+
     def costs(self, constants: Mapping[str, float]) -> CellCosts:
         """Return the costs in seconds by these constants. Raises KeyError for a missing constant."""
         return CellCosts(
@@ -101,6 +112,45 @@ class CostTerms(Record):
             compute_share=self.filled * (constants[self.compute_share] if self.compute_share else 1.0),
             levels_s={level: weighted_sum(terms, constants) for level, terms in self.levels.items()},
         )
+
+
+class SealedEntry(Record):
+    """All that determines a cell's prediction next to the promised rates of its ceilings, which its device's seal has:
+    whoever has both computes the prediction again."""
+
+    flops: NotNegative
+    bytes: NotNegative
+    compute_ceiling: str
+    memory_ceilings: list[str]
+    memory_level: RegimeLevel
+    costs: CostTerms
+    constants: dict[str, Multiple] = Field(description="of the operator's seal, those that the costs name")
+    code_sha256: str = Field(description="of the files that compute the prediction")
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the entry, which the record of the cell carries."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def predict(self, device: PredictionRecord) -> CellPrediction:
+        """Return the prediction that follows from this entry and the seal of the device."""
+        return predict_sealed(
+            device,
+            self.constants,
+            flops=self.flops,
+            traffic_bytes=self.bytes,
+            compute_ceiling=self.compute_ceiling,
+            memory_ceilings=self.memory_ceilings,
+            memory_level=self.memory_level,
+            terms=self.costs,
+        )
+
+
+@cache
+def prediction_code_sha256() -> str:
+    """Return one SHA-256 of the files that compute a prediction from an entry."""
+    files = [Path(__file__), *(Path(str(module.__file__)) for module in (cell_prediction, regimes, roofline_model))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def predict_sealed(

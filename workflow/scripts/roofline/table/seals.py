@@ -1,12 +1,22 @@
 """The check that measurements follow from seals that were written before them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from math import isclose
 
 from roofline.records.calibration_record import CalibrationRecord
-from roofline.records.operator_record import JobRecord, PredictionsRecord
-from roofline.records.seal_records import OperatorPredictionRecord, Seal
+from roofline.records.operator_record import JobRecord, PredictedCell, PredictionsRecord
+from roofline.records.seal_records import (
+    CellPrediction,
+    OperatorPredictionRecord,
+    PredictionRecord,
+    Seal,
+    prediction_code_sha256,
+)
+from roofline.table.rows import CellRow
 from roofline.table.run_records import Results
+
+ROUNDING = 1e-9  # of predictions that are computed again
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -24,7 +34,77 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     if device in results.predictions:
         path, predictions = results.predictions[device]
         lines += _find_unpredicted(path, predictions, results)
+        lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
+        lines += _find_unlike(path, predictions, results)
     return lines
+
+
+def count_recomputed(results: Results) -> tuple[int, int]:
+    """Return how many predictions of a run can be recomputed, and how many not: those without an entry, or of an entry
+    that other code has sealed."""
+    cells = [cell for _, predictions in results.predictions.values() for cell in predictions.cells if cell.sealed]
+    recomputed = sum(_has_present_entry(cell) for cell in cells)
+    return recomputed, len(cells) - recomputed
+
+
+def _has_present_entry(cell: PredictedCell) -> bool:
+    return cell.entry is not None and cell.entry.code_sha256 == prediction_code_sha256()
+
+
+def _check_entry(path: str, device: str, cell: PredictedCell, results: Results) -> Iterator[str]:
+    """A line if a prediction does not follow from its entry, or the entry not from the seal of its operator."""
+    if not _has_present_entry(cell) or cell.sealed is None or cell.entry is None:
+        return
+    name = f"{path}: {cell.operator} {cell.implementation} {cell.dtype} {cell.shape}"
+    entry, sealed = cell.entry, cell.sealed
+    seals = [seal for seal in results.seals.values() if seal.device == device]
+    if any(isinstance(seal, PredictionRecord) and not _are_alike(entry.predict(seal), sealed) for seal in seals):
+        yield f"{name}: the prediction does not follow from its entry"
+    operator_seals = [seal for seal in seals if isinstance(seal, OperatorPredictionRecord)]
+    constants = [seal.constants for seal in operator_seals if seal.operator == cell.operator]
+    if any(not entry.constants.items() <= known.items() for known in constants):
+        yield f"{name}: its constants are not those of the operator's seal"
+
+
+def _find_unlike(path: str, predictions: PredictionsRecord, results: Results) -> Iterator[str]:
+    """A line for each measured cell whose record holds another prediction, or another entry, than was sealed."""
+    cells = {cell.identity: cell for cell in predictions.cells if cell.sealed}
+    for record_path, record in results.measured:
+        of_device = record.measurements if record.device == predictions.device else []
+        for measured in (one for one in of_device if one.identity in cells):
+            sealed, entry = cells[measured.identity].sealed, cells[measured.identity].entry
+            if sealed and not _are_alike(sealed, measured.sealed):
+                yield f"{record_path}: {measured.implementation} {measured.shape}: another prediction than in {path}"
+            elif entry and measured.entry_sha256 != entry.sha256:
+                yield f"{record_path}: {measured.implementation} {measured.shape}: another entry than in {path}"
+
+
+def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
+    """Return a line for each row of a table that holds another prediction than was sealed."""
+    sealed = {
+        (device, *cell.identity): cell.sealed
+        for device, (_, predictions) in results.predictions.items()
+        for cell in predictions.cells
+        if cell.sealed
+    }
+    lines = []
+    for row in rows:
+        names = (row.operator, row.implementation, row.preset, row.scope, row.dtype, row.cache)
+        prediction = sealed.get((row.device, *names, *sorted(row.shape.items())))
+        if prediction and row.sealed and not _are_alike(prediction, row.sealed):
+            lines.append(
+                f"roofline.json: {row.device} {row.implementation} {row.shape}: another prediction than sealed"
+            )
+    return lines
+
+
+def _are_alike(a: CellPrediction, b: CellPrediction) -> bool:
+    """Return whether two predictions are equal, their numbers within ROUNDING."""
+    pairs = [(getattr(a, name), getattr(b, name)) for name in CellPrediction.model_fields]
+    return all(
+        isclose(one, other, rel_tol=ROUNDING) if isinstance(one, float) and isinstance(other, float) else one == other
+        for one, other in pairs
+    )
 
 
 def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> list[str]:
