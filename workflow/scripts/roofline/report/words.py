@@ -30,7 +30,7 @@ from roofline.table.rows import (
 )
 
 CAUSES = {
-    "launch": "launch overhead",
+    "launch": "launches, or what else the host took",
     "start": "start-up time",
     "ceiling": "a ceiling that is not the datasheet's",
     "share": "a share of the roof other than assumed",
