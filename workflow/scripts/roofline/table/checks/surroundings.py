@@ -10,6 +10,7 @@ QUIET = "no other load during measurements"
 COOL = "no thermal throttling under load"
 
 END_PROCESS = "end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1"
+WAIT_FOR_IDLE = "make AGAIN=1 while the host is idle; of a disturbed calibration: rm results/*/calibration.json, then make"
 LET_COOL = "let it cool, then make AGAIN=1; if it comes back, ask for another card"
 
 
@@ -28,7 +29,7 @@ def check_alone(evidence: Evidence) -> Outcome:
     return Outcome("fail" if shared else "pass", words, max(counts), 0, shared)
 
 
-@register_check(QUIET, doubts_figures=True, of_cpus=True, action="make AGAIN=1 while the host is idle")
+@register_check(QUIET, doubts_figures=True, of_cpus=True, action=WAIT_FOR_IDLE)
 def check_quiet(evidence: Evidence) -> Outcome:
     """Check for other load on the host, which disturbs the CPU and the CPU times of a GPU, but not GPU times."""
     timed = [block for blocks in _blocks_by_path(evidence).values() for block in blocks]
