@@ -10,7 +10,7 @@ QUIET = "no other load during measurements"
 COOL = "no thermal throttling under load"
 
 END_PROCESS = "end it (nvidia-smi shows it) or ask for another card, then make AGAIN=1"
-WAIT_FOR_IDLE = "make AGAIN=1 while the host is idle; of a disturbed calibration: rm results/*/calibration.json, then make"
+WAIT_FOR_IDLE = "make AGAIN=1 while the host is idle; of a calibration: rm results/*/calibration.json, then make"
 LET_COOL = "let it cool, then make AGAIN=1; if it comes back, ask for another card"
 
 
