@@ -1,7 +1,8 @@
 """What a roofline shows of a device: slopes, roofs, and dots with labels. Matplotlib and Plotly draw the same."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from math import inf
 from statistics import median
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
+from roofline.report.palette import SERIES_COLOURS
 from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import Cell, compared_scope, reliable_share
 from roofline.report.words import describe_libraries, format_percent_span, format_shares
@@ -72,6 +74,7 @@ class Dot:
     has_peak_share: bool = False  # in its label
     sealed_tflops: float | None = None
     cell: CellRow | None = None
+    colour: str | None = None  # that of the dtype without one
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,16 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
     slopes = _slopes(roofline, device, {cell.memory_ceiling for cell in cells})
     placed = [cell for cell in cells if _height(cell) and _intensity(cell)]
     if by_rate:
-        labels = {id(cell): Label(f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS") for cell in placed}
+        labels = {id(cell): _rate_label(cell, roofline) for cell in placed}
     else:
         labels = _share_labels(placed, roofline)
+    dots = [_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed]
     return RooflineContent(
         device=device,
         row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
-        dots=[_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed],
+        dots=_colour_by_implementation(dots) if by_rate else dots,
         scale=scale,
         libraries=describe_libraries(roofline, device),
     )
@@ -247,6 +251,20 @@ def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
         sealed_tflops=cell.sealed_tflops if cell.attained_tflops else None,
         cell=cell,
     )
+
+
+def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
+    """The label of a cell in the picture of its operator: 16384 x 1024: 3054 GFLOPS, 2.0x naive."""
+    text = f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS"
+    for baseline, gain in list(cell.speed_up.items())[-1:]:
+        text += f", {number(gain.gpu_time_ratio or gain.cpu_time_ratio)}x {baseline}"
+    return Label(text)
+
+
+def _colour_by_implementation(dots: Sequence[Dot]) -> list[Dot]:
+    """The dots, each in the colour of its implementation: in the picture of one operator the dtype may be one."""
+    colours = dict(zip(dict.fromkeys(dot.kind for dot in dots), cycle(SERIES_COLOURS), strict=False))
+    return [replace(dot, colour=colours[dot.kind]) for dot in dots]
 
 
 def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Label]:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from roofline.core.grouping import group_by
 from roofline.report import figure_style as style
-from roofline.report.palette import INK, MUTED, dtype_colour, markers_of_kinds
+from roofline.report.palette import INK, MUTED, PAPER, SHADE, dtype_colour, markers_of_kinds
 from roofline.report.placement import Point, nearest_point, place_labels, sample_lines
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
 from roofline.table.rows import ComputeCeiling, Roofline
@@ -78,7 +78,8 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
 def _entries(content: RooflineContent, markers: Mapping[str, str]) -> list[Line2D]:
     """The entries of a legend."""
     kinds = dict.fromkeys(dot.kind for dot in content.dots)
-    entries = [style.legend_dot(kind, marker=markers[kind]) for kind in kinds]
+    colours = {dot.kind: dot.colour or INK for dot in content.dots}
+    entries = [style.legend_dot(kind, marker=markers[kind], colour=colours[kind]) for kind in kinds]
     if any(dot.hollow for dot in content.dots):
         entries.append(style.legend_dot("hollow: not measured, at its roof", hollow=True))
     if any(dot.crossed for dot in content.dots):
@@ -92,10 +93,25 @@ def _paint(axes: Axes, content: RooflineContent, markers: Mapping[str, str]) -> 
     style.set_log_axis(axes.xaxis, "{:g}".format, numticks=30)
     style.set_log_axis(axes.yaxis, lambda tflops: f"{content.scale * tflops:g}", numticks=30)
     lines = sample_lines(_paint_lines(axes, content))
+    if any(dot.colour for dot in content.dots):
+        _shade_regions(axes, content)
     _name_roofs(axes, content)
     for dot in content.dots:
         _paint_dot(axes, dot, markers[dot.kind])
     _name_dots(axes, content.dots, lines, sample_lines(_name_slopes(axes, content)))
+
+
+def _shade_regions(axes: Axes, content: RooflineContent) -> None:
+    """Shade where memory and where compute limits, by the highest roof and the slope that most cells stand under."""
+    slopes = [slope for slope in content.slopes if slope.emphasised] or content.slopes[-1:]
+    if not (slopes and content.roofs):
+        return
+    x0, x1 = axes.get_xlim()
+    ridge = min(max(1e3 * content.roofs[0].ceiling.tflops / slopes[0].gb_per_s, x0), x1)
+    for start, end, words, shade in (x0, ridge, "memory-bound", SHADE), (ridge, x1, "compute-bound", PAPER):
+        axes.axvspan(start, end, facecolor=shade, lw=0, zorder=0)
+        place = (start * end) ** 0.5, 0.015
+        axes.text(*place, words, transform=axes.get_xaxis_transform(), ha="center", color=MUTED, size=style.SMALL_SIZE)
 
 
 def axis_limits(content: RooflineContent) -> tuple[float, float, float, float]:
@@ -204,7 +220,7 @@ def _slope_height(axes: Axes, slope: Slope) -> float:
 
 
 def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
-    colour, intensity = dtype_colour(dot.dtype), dot.intensity_flops_per_byte
+    colour, intensity = dot.colour or dtype_colour(dot.dtype), dot.intensity_flops_per_byte
     order = 4.1 if dot.label else 4  # a label has the colour of the dot on top
     axes.plot(intensity, dot.tflops, **style.dot_style(colour, marker, dot.hollow), clip_on=False, zorder=order)
     if dot.sealed_tflops:
@@ -226,7 +242,7 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     look: style.Look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
     for (dot, point), label, box in zip(labelled, labels, boxes, strict=True):
         if box:
-            end, colour = nearest_point(box, point), dtype_colour(dot.dtype)
+            end, colour = nearest_point(box, point), dot.colour or dtype_colour(dot.dtype)
             if np.hypot(end[0] - point[0], end[1] - point[1]) > 9:
                 axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
             text_colour = style.mix_colours(colour, style.INK, 0.3)
