@@ -26,6 +26,7 @@ from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_
 
 FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
+SCHEMA_VERSION = 1  # of comparison.json
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +39,8 @@ def main(arguments: list[str]) -> int:
     try:
         a_runs, b_runs = open_runs(options.a, "A"), open_runs(options.b, "B")
         comparison = compare_runs(a_runs, b_runs, options.force)
-        write_text(json.dumps(asdict(comparison), indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
+        table = {"schema_version": SCHEMA_VERSION} | asdict(comparison)
+        write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
         write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
         other_models = bool(comparison.models)
         picture = (

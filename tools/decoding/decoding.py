@@ -5,6 +5,7 @@
 MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
 """
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ LARGEST_WHOLE = 1 << 30
 RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e9)}  # of counts, and of prices as in the config
 MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
 DPI = 160
+SCHEMA_VERSION = 1  # of MODEL.json
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of the energy counter
 
@@ -60,6 +62,9 @@ def main(argv: list[str]) -> int:
         FOLDER.mkdir(parents=True, exist_ok=True)
         picture = FOLDER / f"{config_file.file_name(model.name)}.png"
         api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
+        table_file = picture.with_suffix(".json")
+        data = {"schema_version": SCHEMA_VERSION, "steps": speed_tables.list_steps(steps, measured)}
+        api.write_text(json.dumps(data, indent=1) + "\n", table_file)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
@@ -72,7 +77,7 @@ def main(argv: list[str]) -> int:
     else:
         table = speed_tables.build_comparison_table(steps)
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
-    print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}"]))
+    print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}, {table_file.name}"]))
     return 0
 
 

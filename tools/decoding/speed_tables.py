@@ -2,8 +2,8 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import NamedTuple
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
 
 from bound import DecodeStepBound
 
@@ -67,6 +67,34 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
     """Return the parts of a model that take most of the expected time of a step, each with its share, largest first."""
     shares = {part: seconds / step.expected.seconds for part, seconds in step.expected.seconds_by_part.items()}
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
+
+
+def list_steps(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> list[dict[str, Any]]:
+    """Return the data of the picture: a row for each card, context and batch, in seconds and bytes."""
+    rows = []
+    for step in chain.from_iterable(steps):
+        timed = measured.get((step.batch, step.context))
+        rows.append(
+            {
+                "model": step.model.name,
+                "card": step.card.title,
+                "batch": step.batch,
+                "context": step.context,
+                "expected_s": step.expected.seconds,
+                "bound_s": step.bound.seconds,
+                "sustained_s": step.sustained_s,
+                "measured_s": timed.seconds if timed else None,
+                "measured_joules_per_token": timed.joules_per_token if timed else None,
+                "limited_by": step.expected.limited_by,
+                "seconds_by_part": dict(step.expected.seconds_by_part),
+                "tokens_per_s": step.tokens_per_s,
+                "most_tokens_per_s": step.most_tokens_per_s,
+                "usd_per_million_tokens": step.usd_per_million_tokens,
+                "memory_bytes": step.memory_bytes,
+                "fits": step.fits,
+            }
+        )
+    return rows
 
 
 def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:

@@ -38,6 +38,7 @@ from roofline.api import (
 )
 
 FAILING, NOTHING = 1, 2
+SCHEMA_VERSION = 1  # of fleet.json
 CARDS_SHOWN, AGAIN_SHOWN, NODES_SHOWN, DPI = 8, 3, 5, 160
 
 ValueT = TypeVar("ValueT")
@@ -122,7 +123,7 @@ def _most_common(values: Iterable[ValueT]) -> ValueT | None:
 def write_report(fleet: Fleet, folder: Path) -> None:
     """Write the picture, the table and the lists of nodes, as --nodelist and --exclude take them."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(json.dumps(asdict(fleet), indent=1) + "\n", folder / "fleet.json")
+    write_text(json.dumps({"schema_version": SCHEMA_VERSION} | asdict(fleet), indent=1) + "\n", folder / "fleet.json")
     for name, nodes in (("passing", fleet.passing), ("failing", fleet.failing)):
         text = ",".join(nodes)
         write_text(f"{text}\n" if nodes else "", folder / f"{name}_nodes.txt")

@@ -32,6 +32,7 @@ PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
 SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
+SCHEMA_VERSION = 1  # of placement.json
 Placement = placing.Profile | trace_rows.Section
 
 
@@ -64,7 +65,7 @@ def place_report_file(report: str, card: str) -> str:
     run = read_card(card)
     profile = placing.place_report(counts, run)
     page = place_page.format_page(profile, card, f"{NAME}.png")
-    outputs = write_placement([profile], [f"{NAME}.png"], profile, page, run)
+    outputs = write_placement([profile], [f"{NAME}.png"], [profile], page, run)
     notes = place_page.profile_notes(profile, card)
     for kernel in profile.kernels[:SCREEN_SENTENCES]:
         notes.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
@@ -86,11 +87,14 @@ def place_trace_file(trace: str, card: str) -> str:
     return "\n\n".join([*screens, outputs])
 
 
-def write_placement(profiles: Sequence[Placement], pictures: list[str], table: Any, page: str, run: Run) -> str:
-    """Write a table as JSON, a page, and a picture of each profile into results/placed/.
+def write_placement(
+    profiles: Sequence[Placement], pictures: list[str], sections: Sequence[Any], page: str, run: Run
+) -> str:
+    """Write sections as JSON, a page, and a picture of each profile into results/placed/.
 
     Return the last line of the screen, which names them.
     """
+    table = {"schema_version": SCHEMA_VERSION, "sections": sections}
     write_text(json.dumps(table, indent=1, default=asdict) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
     for profile, picture in zip(profiles, pictures, strict=True):

@@ -130,7 +130,7 @@ def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
     placed_folder = tmp_path / "results" / "placed"
     assert status == 0 and "nvjet" in output and "76 % is memory-bound" in " ".join(output.split())
     assert (placed_folder / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((placed_folder / "placement.json").read_text())["launches"] == 16
+    assert json.loads((placed_folder / "placement.json").read_text())["sections"][0]["launches"] == 16
     assert "placement.png" in (placed_folder / "placement.md").read_text()
 
 

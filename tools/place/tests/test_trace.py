@@ -352,7 +352,7 @@ def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, cap
     placed, output = tmp_path / "results" / "placed", capsys.readouterr().out
     assert output.startswith("The step takes") and "relu" in output
     assert (placed / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((placed / "placement.json").read_text())[0]["step"]["steps"] == 4
+    assert json.loads((placed / "placement.json").read_text())["sections"][0]["step"]["steps"] == 4
     assert "placement.png" in (placed / "placement.md").read_text()
 
 

@@ -79,7 +79,7 @@ def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence
     layers = [
         PyramidLayer(
             plateau_label(plateau.name, plateau.knee_bytes),
-            f"{capacity(plateau.reported_bytes)} per core" if plateau.reported_bytes else "",
+            _cache_size(plateau),
             f"{format_rate(plateau.gb_per_s)} by {readers}",
             "the sweep, all cores",
         )
@@ -87,6 +87,12 @@ def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence
     ]
     title, size = LEVEL_TITLES[MAIN_MEMORY["cpu"]], _capacity(device.memory_total_bytes)
     return [*layers, _layer(title, size, ceilings, (main_memory_ceiling("cpu", "read"),))]
+
+
+def _cache_size(plateau: Plateau) -> str:
+    """48 KiB per core; 240 MiB shared, of the cache that several cores use."""
+    size = _capacity(plateau.reported_bytes)
+    return size and f"{size} {'shared' if plateau.name == CACHE_LEVELS[-1] else 'per core'}"
 
 
 def _capacity(size_bytes: int | None) -> str:
