@@ -43,6 +43,13 @@ def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(fou
     assert max(seals) < datetime.fromisoformat(predictions.predicted_at) < min(starts)
 
 
+def test_what_a_reader_may_ask_about_is_predicted_by_the_same_seals(found):
+    seal, predictions = found.seals["cpu/prediction.json"], found.predictions["cpu"][1]
+    asked = {(cell.dtype, cell.shape["batch"], cell.shape["seq_len"]): cell for cell in predictions.what_if}
+    assert {("fp32", 1, 16), ("fp32", 512, 8192), ("fp16", 1, 8192)} <= asked.keys() and len(asked) == 120
+    assert all(cell.entry.predict(seal) == cell.sealed for cell in asked.values())
+
+
 # What is changed of a record, of predictions.json or of the table: everything but its hash in the manifest stays.
 CPU_TIME = ["sealed", "cpu_time_s"]
 TAMPERED = {

@@ -6,6 +6,10 @@ import shutil
 import pytest
 from pictures import reference
 
+from roofline.core.formatting import duration, regime_text
+from roofline.records.base import read
+from roofline.records.operator_record import PredictionsRecord
+from roofline.records.seal_records import PredictionRecord
 from roofline.report.charts import build_roofline_chart
 from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
@@ -122,3 +126,31 @@ def test_nothing_is_cut_or_complains(opened, html, width, scheme):
     assert messages == [] and window.locator(".chart .main-svg").count() == 6
     assert window.evaluate("document.documentElement.scrollWidth") <= width
     assert window.evaluate(CUT) == [] and window.evaluate(HIDDEN) == 0
+
+
+@pytest.mark.browser
+def test_what_if_moves_the_star_to_the_prediction_of_python(opened, finished_run):
+    predictions = read(PredictionsRecord, finished_run.results / "cpu/predictions.json")
+    seal = read(PredictionRecord, finished_run.results / "cpu/prediction.json")
+    window, messages = opened((finished_run.results / "report.html").read_text(encoding="utf-8"))
+    cells = [cell for cell in predictions.what_if if cell.dtype == "fp32"]
+    for cell in cells[0], cells[len(cells) // 2], cells[-1]:
+        chosen = {"dtype": cell.dtype, "batch": cell.shape["batch"], "seq_len": cell.shape["seq_len"]}
+        words, place = window.evaluate(CHOOSE, chosen)
+        predicted = cell.entry.predict(seal)
+        assert duration(predicted.cpu_time_s) in words and regime_text(predicted.regime) in words
+        intensity, rate = cell.entry.flops / cell.entry.bytes, cell.entry.flops / predicted.cpu_time_s / 1e9
+        assert place == pytest.approx([intensity, rate])
+    assert messages == []
+
+
+# Moves the sliders; returns the words of the choice and the star's place on the chart.
+CHOOSE = """chosen => {
+  for (const [key, value] of Object.entries(chosen)) {
+    const slider = document.querySelector(`#what-if input[name=${key}]`);
+    slider.value = whatIf.choices.find(choice => choice.key === key).values.indexOf(value);
+    slider.dispatchEvent(new Event("input"));
+  }
+  const star = document.getElementById("roofline").data.find(trace => trace.meta?.kind === "what-if");
+  return [document.querySelector("#what-if [role=status]").textContent, [star.x[0], star.y[0]]];
+}"""

@@ -8,7 +8,14 @@ from importlib import import_module
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import JobPlan, Seals, list_kernels, predict_job, predict_planned_cell
+from roofline.measure.operator_job import (
+    JobPlan,
+    Seals,
+    list_kernels,
+    predict_job,
+    predict_planned_cell,
+    predict_variations,
+)
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.operators.gemm.operator import Gemm
@@ -35,6 +42,7 @@ def predict_cells(
     operators = registry.collect_operators({path for task in tasks for path in task["operators"]})
     hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
     cells: list[PredictedCell] = []
+    what_if: list[PredictedCell] = []
     kernels: set[tuple] = set()
     for ceiling, size in gemms.items():
         planned_cells = Gemm().plan_cells(device, ceiling, size)  # type: ignore[arg-type]  # planning runs nothing
@@ -52,8 +60,10 @@ def predict_cells(
         kernels |= list_kernels(plan)
         predicted = predict_job(plan, seals_by_operator[operator.name])
         cells += _add_measured_at(predicted, OperatorRecord, f"{name}/{task['operator']}/{planned_job.path}", hashes)
+        if operator.name not in {cell.operator for cell in what_if}:
+            what_if += predict_variations(plan, seals_by_operator[operator.name])
     device.compile_ahead(kernels)
-    return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells)
+    return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells, what_if=what_if)
 
 
 def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: str, hashes: dict) -> list[PredictedCell]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from roofline.core.grouping import group_by
 from roofline.core.terms import DEVICE_TRAITS, Array
 from roofline.devices.base import Device, Step
 from roofline.measure import lock
@@ -133,6 +134,15 @@ def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
                     identity = cell_identity(operator, implementation.name, case, scope, cold)
                     cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
     return cells
+
+
+def predict_variations(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
+    """Return, for each variation of a job's first case, the cell that is predicted to be the fastest."""
+    variations = plan.operator.variations(plan.job.cases[0])
+    cells = predict_job(replace(plan, job=replace(plan.job, cases=tuple(variations))), seals)
+    timed = [(cell.sealed.cpu_time_s, cell) for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
+    by_case = group_by(timed, lambda pair: (pair[1].dtype, *pair[1].shape.values()))
+    return [min(pairs, key=lambda pair: pair[0])[1] for pairs in by_case.values()]
 
 
 def predict_planned_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> PredictedCell:

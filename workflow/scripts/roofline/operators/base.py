@@ -292,6 +292,10 @@ class Operator(ABC):
         """Return the case whose time is the cost of a call; None if there is none."""
         return case.resized(**dict.fromkeys(case.shape, 1))
 
+    def variations(self, case: Case) -> list[Case]:
+        """Return the cases like this one that a reader of report.html may ask about; by default none."""
+        return []
+
     def profiled(self, config: CompletedConfig) -> list[Job]:
         """Return the jobs of one case whose hardware counters may be read, which the settings alone decide.
 

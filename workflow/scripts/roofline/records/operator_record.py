@@ -89,6 +89,7 @@ class PredictionsRecord(RunRecord):
     predicted_at: str
     seals: dict[str, str] = Field(description="SHA-256 of each, by its path in results/")
     cells: list[PredictedCell]
+    what_if: list[PredictedCell] = Field(default=[], description="of no job: cases that a reader may choose from")
 
 
 class JobRecord(RunRecord):

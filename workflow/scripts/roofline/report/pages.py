@@ -9,6 +9,7 @@ from roofline.report import counter_agreement, interpretation, predictions_page,
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable, drop_empty_columns
 from roofline.report.report_model import MeasuredCell, OperatorView, ReportView, reliable_share
+from roofline.report.what_if import build_what_if
 from roofline.report.words import describe_limit
 from roofline.table.rows import USERS, Roofline, count_passed
 
@@ -54,6 +55,7 @@ def _html_facts(report: ReportView) -> dict:
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
+        "what_if": build_what_if(report),
         "worst_predictions": predictions_page.build_verification_table(report.worst_cells, report.table),
         "build_cell_table": build_cell_table,
         "group_heat_rows": group_heat_rows,

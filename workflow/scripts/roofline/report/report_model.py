@@ -12,6 +12,7 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import DEVICE_TRAITS, order_devices
 from roofline.operators.about import About
+from roofline.records.operator_record import PredictedCell
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
@@ -185,6 +186,7 @@ class ReportView:
     predicted_cells: list[SealedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
     amendments: Sequence[str]
+    what_if: Sequence[PredictedCell]  # of the first device: cells of no job, from which a reader of report.html chooses
 
     @property
     def first_device(self) -> DeviceView:
@@ -225,8 +227,16 @@ class ReportView:
         return next((device for device in self.devices if device.is_cpu), None)
 
 
-def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: JobSeconds | None = None) -> ReportView:
-    """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
+def build_report(
+    table: Roofline,
+    source: Source = UNKNOWN_SOURCE,
+    elapsed_s: JobSeconds | None = None,
+    what_if: Mapping[str, Sequence[PredictedCell]] | None = None,
+) -> ReportView:
+    """Select from the table what terminal and pages show.
+
+    `elapsed_s` has the seconds of each record, by path, and `what_if` the cells from which a reader chooses, by device.
+    """
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
     predicted = select_sealed(select_measured(table.operators))
@@ -243,6 +253,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
         amendments=source.amendments,
+        what_if=(what_if or {}).get(devices[0].device, []),
     )
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -46,6 +47,11 @@ GPU_CONSTANTS: Constants = {
     # Elsewhere: decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm).
     "stream_share": fitted(0.917, "of the memory ceiling that a long stream of reads attains"),
 }
+
+
+WHAT_IF_DTYPES = ("fp32", "fp16", "bf16")
+WHAT_IF_BATCHES = [2**power for power in range(10)]
+WHAT_IF_SEQ_LENS = [2**power for power in range(4, 14)]
 
 
 class DecodeSettings(OperatorSettings):
@@ -122,6 +128,11 @@ class DecodeAttention(Operator):
 
     def smallest(self, case: Case) -> Case:
         return case.resized(batch=1, seq_len=1, heads=AttentionShape(**case.shape).group, kv_heads=1)
+
+    def variations(self, case: Case) -> list[Case]:
+        """Return the case at every batch, S and dtype that a reader of report.html may choose."""
+        sizes = itertools.product(WHAT_IF_DTYPES, WHAT_IF_BATCHES, WHAT_IF_SEQ_LENS)
+        return [replace(case.resized(batch=batch, seq_len=seq_len), dtype=dtype) for dtype, batch, seq_len in sizes]
 
     # -- inputs and check
 
