@@ -82,6 +82,7 @@ def counted_cell(**fields) -> CountedCell:
         ),
         ({"dram_read_bytes": 1.5e9}, (False, None, None)),
         ({"sm_write_sectors": 2e8 / 32}, (None, False, None)),
+        ({"sm_write_sectors": 2e8 / 32, "kernels": ["normalise", "multiply"]}, (None, None, None)),
         (
             {
                 "counted_flops_by_pipe": {"fp32": 9},
