@@ -77,10 +77,12 @@ def _trust(report: ReportView) -> dict:
         "bursts_of_cards": _widest_of_cards([(row.name, row.spreads) for row in sound if loads]),
         "fastest": join_words(
             ceiling.name
-            for ceiling, sustained in loads
-            if ceiling.sustained_standing and sustained > ceiling.sustained_standing.highest
+            for ceiling, _ in loads
+            if ceiling.sustained_standing and ceiling.sustained_standing.rank_at_worst == 1
         ),
-        "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
+        "above_roof": sum(
+            cell.doubt == "impossible" for cell in select_measured(table.operators) if cell.device == device.device
+        ),
     }
 
 
@@ -120,6 +122,7 @@ def _kernels(report: ReportView) -> dict:
         "table": table,
         "operator": main,
         "measured": len(measured),
+        "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
         "doubted": len(doubted),
         "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
@@ -155,6 +158,7 @@ def _describe_series(name: str, cells: Sequence[MeasuredCell], ridges: Collectio
         "shares": [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof],
         "peak": join_words(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in peak_cells)),
         "peak_shares": [cell.fraction_of_compute_peak for cell in peak_cells if cell.fraction_of_compute_peak],
+        "count": len(cells),
         "overheads": [cell.cpu_time_shares.overhead for cell in waits if cell.cpu_time_shares],
     }
 
