@@ -85,7 +85,7 @@ def test_in_a_file_no_line_of_the_summary_is_cut(table):
 
 
 def test_nothing_is_advised_that_the_fastest_implementations_do(reference):
-    advice = {view.about.name: view.remedies for view in build_report(reference).distinct_devices[0].operators}
+    advice = {view.about.name: view.remedies for view in build_report(reference).tabulated_devices[0].operators}
     assert advice["decode_attention"] == advice["row_norm"] == ["larger batches"]
 
 

@@ -41,7 +41,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
 
 
 def _shapes(report: ReportView) -> MarkdownTable:
-    operators = [operator for device in report.distinct_devices for operator in device.operators]
+    operators = [operator for device in report.tabulated_devices for operator in device.operators]
     cells = [cell for operator in operators for cell in operator.fastest_cells]
     return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left_columns=3)
 

@@ -24,8 +24,8 @@ def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> Ma
 
 def _cause(cell: SealedCell) -> str:
     """The cause of most of a cell's error, in one sentence."""
-    if cell.doubt:
-        return f"Not judged: {cell.doubt}."
+    if doubt := cell.doubt or cell.roof_doubt:
+        return f"Not judged: {doubt}."
     if cell.cause is None or cell.cause_s is None:
         return "As predicted."
     cause, more = CAUSES[cell.cause], "more" if cell.cause_s > 0 else "less"
@@ -45,10 +45,10 @@ def _shape_row(series: Sequence[SealedCell], table: Roofline) -> list[str]:
         times.append(f"{size}{_format_both(cell.sealed_cpu_time_s, cell.cpu_time_s)}")
     errors = [cell.sealed_cpu_time_error for cell in series]
     predicted = "/".join(dict.fromkeys(cell.sealed.regime for cell in series))
-    found = "/".join(dict.fromkeys(cell.shown_regime or "-" for cell in series))
+    wrong = [cell.shown_regime or "-" for cell in series if cell.shown_regime != cell.sealed.regime]
     return [
         " ".join(filter(None, [first.device, table.title(first.operator), first.dtype, table.series(first)])),
-        predicted if predicted == found else f"{predicted}, found {found}",
+        f"{predicted}, {len(wrong)} found {'/'.join(dict.fromkeys(wrong))}" if wrong else predicted,
         "; ".join(times),
         " to ".join(dict.fromkeys([format_error(min(errors)), format_error(max(errors))])),
         format_percent_span(cell.reliable_fraction_of_roof for cell in series if cell.reliable_fraction_of_roof),

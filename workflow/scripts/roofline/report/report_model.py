@@ -217,9 +217,9 @@ class ReportView:
         return join_words(faults)
 
     @property
-    def distinct_devices(self) -> list[DeviceView]:
-        """The first device of each model, for tables that would repeat themselves."""
-        return [devices[0] for devices in group_by(self.devices, lambda device: device.model).values()]
+    def tabulated_devices(self) -> list[DeviceView]:
+        """The first GPU and the CPU, for tables that more GPUs would make too long."""
+        return [devices[0] for devices in group_by(self.devices, lambda device: device.is_cpu).values()]
 
     @property
     def cpu(self) -> DeviceView | None:
@@ -240,7 +240,7 @@ def build_report(
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
     predicted = select_sealed(select_measured(table.operators))
-    sound = [cell for cell in predicted if not cell.doubt]
+    sound = [cell for cell in predicted if not (cell.doubt or cell.roof_doubt)]
     worst = sorted(sound, key=lambda cell: abs(math.log(cell.sealed_cpu_time_s / cell.cpu_time_s)), reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
     compared = last.is_cpu and not first.is_cpu

@@ -45,7 +45,7 @@ def format_summary(
         shown.append("")
     if report.ratios:
         ratios = " · ".join(
-            f"{ratio.title} {words.format_span(ratio.roof_ratios)} and {words.format_span(ratio.speed_ups)}"
+            f"{ratio.title} {' and '.join(map(words.format_span, filter(None, [ratio.roof_ratios, ratio.speed_ups])))}"
             for ratio in report.ratios
         )
         shown += [*_fit(Line(f"GPU over CPU, fp32, roofs and times against NumPy: {ratios}"), width), ""]

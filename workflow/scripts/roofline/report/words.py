@@ -151,17 +151,21 @@ def describe_loads(roofline: Roofline, device: str) -> str:
     seconds = format_span({load.duration_s for load in loads if load})
     drift = max((abs(load.drift) for load in loads if load and load.drift is not None), default=None)
     drifted = f" (drift up to {percent(drift)})" if drift is not None else ""
-    return f"{seconds} s of load{drifted}" if any(loads) else "seconds of load"
+    return f"{seconds} s of load{drifted}"
 
 
 def find_standing(ceiling: Ceiling) -> Standing | None:
     """Return the standing of a ceiling's sustained rate if it has one, else that of its burst or bandwidth."""
-    return (ceiling.kind == "compute" and ceiling.sustained_tflops and ceiling.sustained_standing) or ceiling.standing
+    if ceiling.kind == "compute" and ceiling.sustained_tflops:
+        return ceiling.sustained_standing
+    return ceiling.standing
 
 
 def find_spreads(ceiling: Ceiling) -> Spreads | None:
     """Return the spreads of a ceiling's sustained rate if it has one, else those of its burst or bandwidth."""
-    return (ceiling.kind == "compute" and ceiling.sustained_spreads) or ceiling.spreads
+    if ceiling.kind == "compute" and ceiling.sustained_tflops:
+        return ceiling.sustained_spreads
+    return ceiling.spreads
 
 
 def format_rank(standing: Standing | None) -> str:

@@ -111,7 +111,9 @@ class Standing(TableRow):
     """
 
     others: int = Field(description="other known cards that have this ceiling")
-    median: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
+    median: Positive = Field(
+        description="of the other cards (the lower of two middle ones), in TFLOPS or GB/s as the ceiling"
+    )
     lowest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
     highest: Positive = Field(description="of the other cards, in TFLOPS or GB/s as the ceiling")
     rank: int | None = Field(default=None, description="the place at best; null with few other cards")
