@@ -1,11 +1,11 @@
 """What the hardware counters show, as facts for sentences and as a table of declared and counted figures."""
 
 from collections import Counter
-from collections.abc import Iterable
 
-from roofline.core.formatting import count_words, number, percent, traffic_text
+from roofline.core.formatting import count_words, number
 from roofline.core.levels import LEVEL_TITLES
-from roofline.report.markdown import MarkdownTable, drop_empty_columns
+from roofline.report.markdown import MarkdownTable
+from roofline.report.rendering import render_table
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
 FLOPS = "FLOPs"
@@ -61,20 +61,10 @@ def _explained(row: InstructionRoofline) -> dict:
     return {"row": row, "explained": len(row.kernels) - len(unexplained), "limits": words}
 
 
-def build_counter_table(cells: Iterable[Counted], table: Roofline) -> MarkdownTable:
+def build_counter_table(table: Roofline) -> MarkdownTable:
     """Return declared and counted figures side by side, of the first cells; roofline.json has them all."""
-    columns: tuple[str, ...] = ("cell", "read: declared", "counted", "written: declared", "counted")
-    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
-    rows = []
-    for cell in list(cells)[:MOST_COUNTED_CELLS]:
-        moved = (cell.declared_read_bytes, cell.dram_read_bytes, cell.declared_write_bytes, cell.sm_write_bytes)
-        flops = (cell.declared_flops, cell.formula_flops, cell.counted_flops)
-        shares = (cell.tensor_pipe_active_fraction, cell.achieved_occupancy_fraction)
-        words = [traffic_text(value) if value is not None else "-" for value in moved]
-        words += [f"{value:.4g}" if value is not None else "-" for value in flops]
-        words += [percent(value) if value is not None else "-" for value in shares]
-        rows.append([counted_name(cell, table), *words])
-    return drop_empty_columns(columns, rows)
+    named_cells = [(cell, counted_name(cell, table)) for cell in table.counters[:MOST_COUNTED_CELLS]]
+    return render_table("counters", named_cells, left_columns=1)
 
 
 def counted_name(cell: Counted, table: Roofline) -> str:

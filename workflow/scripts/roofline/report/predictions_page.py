@@ -2,34 +2,18 @@
 
 from collections.abc import Sequence
 
-from roofline.core.formatting import axis_value_text, duration, regime_key
+from roofline.core.formatting import axis_value_text, duration
 from roofline.core.grouping import group_by
 from roofline.report.markdown import MarkdownTable
+from roofline.report.rendering import render_table
 from roofline.report.report_model import Cell, MeasuredCell, SealedCell, select_sealed
-from roofline.report.words import CAUSES, describe_limit, format_error, format_percent_span
+from roofline.report.words import CAUSES, format_error, format_percent_span
 from roofline.table.rows import Roofline
 
 
 def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> MarkdownTable:
     """Return the table of verification.md, a row for each cell."""
-    rows = []
-    for cell in cells:
-        predicted = f"{regime_key(cell.sealed.regime, cell.sealed.regime_level)}, {duration(cell.sealed_cpu_time_s)}"
-        regime = describe_limit(cell) if cell.regime else "no regime found"
-        measured = f"{regime}, {duration(cell.cpu_time_s)}"
-        name = f"{cell.device} {table.full_name(cell)}"
-        rows.append([name, predicted, measured, format_error(cell.sealed_cpu_time_error), _cause(cell)])
-    return MarkdownTable(["cell", "predicted", "measured", "error", "cause"], rows, left_columns=5)
-
-
-def _cause(cell: SealedCell) -> str:
-    """The cause of most of a cell's error, in one sentence."""
-    if cell.doubt:
-        return f"Not judged: {cell.doubt}."
-    if cell.cause is None or cell.cause_s is None:
-        return "As predicted."
-    cause, more = CAUSES[cell.cause], "more" if cell.cause_s > 0 else "less"
-    return f"{cause[0].upper()}{cause[1:]}: {duration(abs(cell.cause_s))} {more} than predicted."
+    return render_table("verification", {"cells": cells, "table": table, "causes": CAUSES}, left_columns=5)
 
 
 def build_shape_rows(cells: Sequence[MeasuredCell], table: Roofline) -> list[list[str]]:
