@@ -17,7 +17,7 @@ from roofline.report.report_model import (
     find_widest_case,
     select_measured,
 )
-from roofline.report.words import CAUSES, describe_loads, find_headline_name, find_spreads
+from roofline.report.words import describe_loads, find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
@@ -225,6 +225,5 @@ def write_lessons(report: ReportView) -> list[str]:
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.own_time_s, default=None),
         "with_gpu_time": sum(bool(cell.gpu_time_s) for cell in sound),
         "widest_case": find_widest_case(sound),
-        "causes": CAUSES,
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]

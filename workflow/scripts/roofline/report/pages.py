@@ -1,15 +1,13 @@
 """The pages of a run, each a template of the model of the report."""
 
-from roofline.core.formatting import axis_value_text
-from roofline.core.grouping import group_by
-from roofline.core.terms import BYTES_AXIS_KEY
-from roofline.report import counter_agreement, interpretation, predictions_page, rendering
-from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
-from roofline.report.markdown import MarkdownTable, drop_empty_columns
-from roofline.report.report_model import MeasuredCell, OperatorView, ReportView, reliable_share
-from roofline.table.rows import USERS, Roofline, count_passed
+from collections.abc import Sequence
 
-SHAPE_COLUMNS = ("cells", "limited by, as predicted", "CPU time: predicted/measured", "error", "of roof")
+from roofline.core.grouping import group_by
+from roofline.report import counter_agreement, interpretation, rendering
+from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
+from roofline.report.markdown import MarkdownTable
+from roofline.report.report_model import OperatorView, ReportView, SealedCell, reliable_share, select_sealed
+from roofline.table.rows import USERS, Roofline, count_passed
 
 
 def build_pages(report: ReportView) -> dict[str, str]:
@@ -19,7 +17,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
     common = {
         "report": report,
         "paragraphs": interpretation.write_paragraphs(report),
-        "verification": predictions_page.build_verification_table(by_error, table),
+        "verification": build_verification_table(by_error, table),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
         "energy": rendering.render_macro("sentences.j2", "energy", table),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
@@ -30,16 +28,24 @@ def build_pages(report: ReportView) -> dict[str, str]:
     }
     return {
         "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
-        "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common, shapes=_shapes(report)),
+        "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common, shapes=build_shape_table(report)),
         "verification.md": rendering.render_text("verification.md.j2", **common),
         "report.html": rendering.render_html(**common, **_html_facts(report)),
     }
 
 
-def _shapes(report: ReportView) -> MarkdownTable:
+def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> MarkdownTable:
+    """Return predictions next to measurements, a row for each cell."""
+    return rendering.render_table("verification", {"cells": cells, "table": table}, left_columns=5)
+
+
+def build_shape_table(report: ReportView) -> MarkdownTable:
+    """Return the fastest cells of each operator; those of a row differ along the operator's axis alone."""
+    table = report.table
     operators = [operator for device in report.distinct_devices for operator in device.operators]
-    cells = [cell for operator in operators for cell in operator.fastest_cells]
-    return drop_empty_columns(SHAPE_COLUMNS, predictions_page.build_shape_rows(cells, report.table), left_columns=3)
+    cells = select_sealed(cell for operator in operators for cell in operator.fastest_cells)
+    groups = group_by(cells, lambda cell: (cell.device, cell.operator, cell.preset, cell.dtype, table.series(cell)))
+    return rendering.render_table("shapes", {"groups": groups.values(), "table": table}, left_columns=3)
 
 
 def _html_facts(report: ReportView) -> dict:
@@ -51,25 +57,9 @@ def _html_facts(report: ReportView) -> dict:
     }
     return {
         "charts": {name: chart for name, chart in charts.items() if chart},
-        "worst_predictions": predictions_page.build_verification_table(report.worst_cells, report.table),
+        "worst_predictions": build_verification_table(report.worst_cells, report.table),
         "build_cell_table": build_cell_table,
-        "group_heat_rows": group_heat_rows,
     }
-
-
-def group_heat_rows(operator: OperatorView, table: Roofline) -> dict[str, list[tuple[str, MeasuredCell]]]:
-    """Return cells with their labels, by the name of their row: along the operator's axis, or by dtype."""
-    axis = operator.about.axis
-    if axis is None:
-        rows = group_by(operator.fastest_cells, table.label)
-        return {name: [(cell.dtype, cell) for cell in cells] for name, cells in rows.items()}
-    symbol = "" if axis.key == BYTES_AXIS_KEY else f"{axis.symbol} "
-    rows = group_by(operator.fastest_cells, lambda cell: f"{cell.dtype} {table.series(cell)}")
-
-    def label(cell: MeasuredCell) -> str:
-        return f"{symbol}{axis_value_text(axis, cell.axis_value(axis))}"
-
-    return {name: [(label(cell), cell) for cell in cells] for name, cells in rows.items()}
 
 
 def build_cell_table(operator: OperatorView, table: Roofline) -> MarkdownTable:

@@ -76,6 +76,7 @@ class OperatorView:
     best_cell: MeasuredCell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
+    heat_rows: dict[str, list[MeasuredCell]]  # the same cells, by series along the operator's axis, or by case
     widest_case: list[MeasuredCell]  # the implementations, the fastest first, of the case in which they differ most
     sound_cells: list[MeasuredCell]  # those with a share of the roof
     regime_counts: list[tuple[str, int]]  # of those, as pages name them, the most frequent first
@@ -289,14 +290,20 @@ def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
     regime_counts = Counter(cell.shown_regime for cell in sound if cell.shown_regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if regime_counts and cell.shown_regime == regime_counts[0][0]), None)
+    about = table.operator_info[cells[0].operator]
+
+    def row_of(cell: CellRow) -> str:
+        return f"{cell.dtype} {table.series(cell)}" if about.axis else table.label(cell)
+
     return OperatorView(
-        about=table.operator_info[cells[0].operator],
+        about=about,
         cells=cells,
         scope=scope,
         scope_label=scope and table.scope_label(cells[0]) and scope,
         best_cell=max(compared, key=reliable_share, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
+        heat_rows=group_by(fastest, row_of),
         widest_case=find_widest_case(cells),
         sound_cells=sound,
         regime_counts=regime_counts,

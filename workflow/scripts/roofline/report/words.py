@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import (
+    duration,
     join_words,
     mark_doubtful,
     number,
@@ -279,6 +280,13 @@ def format_error(share: float | None) -> str:
         return "-"
     size = f"{abs(share):.0f} times" if abs(share) >= SHOWN_AS_FACTOR else percent(abs(share))
     return f"{'-' if share < 0 else '+'}{size}"
+
+
+def format_times(predicted_s: float, measured_s: float) -> str:
+    """Return two times, 2.54/2.36 us; each with its unit where these differ."""
+    predicted, measured = duration(predicted_s), duration(measured_s)
+    value, _, unit = predicted.partition(" ")
+    return f"{value}/{measured}" if measured.endswith(f" {unit}") else f"{predicted}/{measured}"
 
 
 def describe_score(score: Score) -> str:
