@@ -9,14 +9,7 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import (
-    DeviceView,
-    MeasuredCell,
-    OperatorView,
-    ReportView,
-    find_widest_case,
-    select_measured,
-)
+from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
 from roofline.report.words import describe_loads, find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
@@ -224,6 +217,16 @@ def write_lessons(report: ReportView) -> list[str]:
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.own_time_s, default=None),
         "with_gpu_time": sum(bool(cell.gpu_time_s) for cell in sound),
-        "widest_case": find_widest_case(sound),
+        "widest_case": _find_widest_case(sound),
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]
+
+
+def _find_widest_case(sound: Iterable[MeasuredCell]) -> list[MeasuredCell]:
+    """The implementations, the fastest first, of the case in which the slowest falls behind most; [] if none has two.
+
+    Graphs are compared with graphs, because launches do not belong to a kernel.
+    """
+    groups = group_by(sound, lambda cell: (*case_key(cell.device, cell), cell.graph)).values()
+    cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
+    return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])

@@ -76,8 +76,7 @@ class OperatorView:
     best_cell: MeasuredCell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
-    heat_rows: dict[str, list[MeasuredCell]]  # the same cells, by series along the operator's axis, or by case
-    widest_case: list[MeasuredCell]  # the implementations, the fastest first, of the case in which they differ most
+    heat_rows: dict[str, list[MeasuredCell]]  # these, by series along the operator's axis, or by case
     sound_cells: list[MeasuredCell]  # those with a share of the roof
     regime_counts: list[tuple[str, int]]  # of those, as pages name them, the most frequent first
 
@@ -304,7 +303,6 @@ def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
         heat_rows=group_by(fastest, row_of),
-        widest_case=find_widest_case(cells),
         sound_cells=sound,
         regime_counts=regime_counts,
     )
@@ -320,18 +318,6 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     scopes = dict.fromkeys(cell.scope for cell in cells)
     declared = table.operator_info[cells[0].operator].scopes
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
-
-
-def find_widest_case(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """Return the implementations, the fastest first, of the case in which the slowest falls behind most.
-
-    The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
-    belong to a kernel.
-    """
-    sound = [cell for cell in cells if not cell.doubt]
-    groups = group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values()
-    cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
-    return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])
 
 
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
