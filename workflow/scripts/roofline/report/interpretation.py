@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
+from typing import Literal
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
@@ -10,7 +11,7 @@ from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
-from roofline.report.words import describe_loads, find_headline_name, find_spreads
+from roofline.report.words import find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
@@ -46,33 +47,29 @@ def _trust(report: ReportView) -> dict:
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
+    on_slope = [cell for cell in cells if cell.shown_regime == "memory"]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
+    reads = device.memory_ceiling("read")
+    headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
+    spreads = [(find_headline_name(row), find_spreads(row)) for row in headline]
+    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
+    ranked = [(row, row.sustained_standing, rate) for row, rate in loads]
     return {
         "report": report,
         "unit": unit,
         "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
-        "loads": describe_loads(table, device.device),
         "half_widths": [row.sustained.half_width for row, _ in loads if row.sustained and row.sustained.half_width],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
         "within": WITHIN,
-        "slope": max(
-            (cell for cell in cells if cell.shown_regime == "memory"),
-            key=lambda cell: cell.reliable_fraction_of_roof or 0,
-            default=None,
-        ),
-        "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
-        "untrusted": report.describe_faults(),
+        "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        **_widest_spreads([*named, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
-        "bursts_of_cards": _widest_of_cards([(row.name, row.spreads) for row in sound if loads]),
-        "fastest": join_words(
-            ceiling.name
-            for ceiling, sustained in loads
-            if ceiling.sustained_standing and sustained > ceiling.sustained_standing.highest
-        ),
+        "runs": _widest(of_this_card or spreads, "between_runs"),
+        "cards": _widest(spreads, "between_cards"),
+        "bursts_of_cards": _widest([(row.name, row.spreads) for row in sound if loads], "between_cards"),
+        "fastest": join_words(row.name for row, standing, rate in ranked if standing and rate > standing.highest),
         "above_roof": sum(cell.doubt == "impossible" for cell in table.operators if cell.device == device.device),
     }
 
@@ -80,20 +77,10 @@ def _trust(report: ReportView) -> dict:
 NamedSpreads = tuple[str, Spreads | None]
 
 
-def _widest_spreads(ceilings: Sequence[Ceiling]) -> dict[str, NamedSpreads | None]:
-    """The headline figures that differ most between runs, of this card if it has several, and between cards."""
-    spreads = [(find_headline_name(ceiling), find_spreads(ceiling)) for ceiling in ceilings]
-    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
-    by_runs = {name: found for name, found in of_this_card or spreads if found and found.between_runs is not None}
-    widest = max(by_runs, key=lambda name: by_runs[name].between_runs or 0.0, default=None)
-    return {"runs": (widest, by_runs[widest]) if widest else None, "cards": _widest_of_cards(spreads)}
-
-
-def _widest_of_cards(spreads: Sequence[NamedSpreads]) -> NamedSpreads | None:
-    """The figure that differs most between cards, with its name; None if no other card is known."""
-    shares = {name: (found.between_cards or 0.0, found) for name, found in spreads if found and found.between_cards}
-    name = max(shares, key=lambda one: shares[one][0], default=None)
-    return (name, shares[name][1]) if name else None
+def _widest(spreads: Iterable[NamedSpreads], extent: Literal["between_runs", "between_cards"]) -> NamedSpreads | None:
+    """The figure that differs most between runs, or between cards, with its name; None if none is known to differ."""
+    known = [(name, found) for name, found in spreads if found and getattr(found, extent) is not None]
+    return max(known, key=lambda pair: getattr(pair[1], extent), default=None)
 
 
 def _kernels(report: ReportView) -> dict:

@@ -14,8 +14,8 @@ from roofline.report.markdown import MarkdownTable, code_to_html, drop_empty_col
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
 PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FORMATS: tuple[str, ...] = ("axis_value_text", "duration", "flops_rate_text", "flops_unit", "issue_rate_text")
-FORMATS += ("join_words", "number", "percent", "picojoules", "regime_key", "traffic_text")
+FORMATS: tuple[str, ...] = ("axis_value_text", "count_words", "duration", "flops_rate_text", "flops_unit")
+FORMATS += ("issue_rate_text", "join_words", "number", "percent", "picojoules", "regime_key", "traffic_text")
 # Every function of words.py that describes, formats or finds something is a filter too.
 WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_", "find_"))}
 FILTERS = {name: getattr(formatting, name) for name in FORMATS} | WORDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from roofline.core.dtypes import COMMON_DTYPE
-from roofline.core.formatting import capacity, count_words, join_words, number
+from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import DEVICE_TRAITS, order_devices
@@ -206,13 +206,6 @@ class ReportView:
                 if checks:
                     groups.setdefault(key, ([], result, checks))[0].append(device.device)
         return list(groups.values())
-
-    def describe_faults(self) -> str:
-        """Return why nothing is said of trust: checks that failed, records that were disturbed; empty if nothing is."""
-        failed, disturbed = len(self.first_device.failed_checks), len(self.table.records_to_repeat)
-        faults = [f"{count_words(failed, 'check')} failed"] if failed else []
-        faults += [f"{count_words(disturbed, 'record')} disturbed by other load"] if disturbed else []
-        return join_words(faults)
 
     @property
     def distinct_devices(self) -> list[DeviceView]:
