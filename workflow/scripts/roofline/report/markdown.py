@@ -42,9 +42,5 @@ def escape_tags(text: str) -> str:
 
 def code_to_html(text: str) -> Markup:
     """Return a sentence as HTML, escaped, in which text between backticks is code."""
-    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(join_percent(text)))))
-
-
-def join_percent(text: str) -> str:
-    """Return a text that no line breaks between a figure and its per cent sign."""
-    return text.replace(" %", "\u00a0%")
+    unbroken = text.replace(" %", "\u00a0%")  # no line ends between a figure and its per cent sign
+    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(unbroken))))
