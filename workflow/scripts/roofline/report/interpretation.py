@@ -92,7 +92,7 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    shares = [(_title(cell, table), cell.reliable_fraction_of_roof) for cell in best_cells]
+    shares = [(table.title_with_scope(cell), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
@@ -104,12 +104,6 @@ def _kernels(report: ReportView) -> dict:
         "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
     return facts | _of_operator(main, device, table) if main else facts
-
-
-def _title(cell: CellRow, table: Roofline) -> str:
-    """The title of a cell's operator, with the scope where cells differ in it."""
-    scope = table.scope_label(cell)
-    return f"{table.title(cell.operator)} ({scope})" if scope else table.title(cell.operator)
 
 
 def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:

@@ -319,11 +319,7 @@ def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
     if not pairs:
         return None
-    scope = table.scope_label(pairs[0][0])
-    return Ratio(
-        title=f"{table.title(operator)} ({scope})" if scope else table.title(operator),
-        pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
-    )
+    return Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:

@@ -508,6 +508,11 @@ class Roofline(TableRow):
         scopes = {other.scope for other in self.operators if other.operator == cell.operator}
         return cell.scope if len(scopes) > 1 else None
 
+    def title_with_scope(self, cell: CellKey) -> str:
+        """Return the title of a cell's operator, with the scope where cells differ in it."""
+        scope = self.scope_label(cell)
+        return f"{self.title(cell.operator)} ({scope})" if scope else self.title(cell.operator)
+
     def full_name(self, cell: CellKeyRow) -> str:
         """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if isinstance(cell, CellRow) and cell.operator == USERS:
