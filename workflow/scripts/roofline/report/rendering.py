@@ -1,6 +1,7 @@
 """Templates of the report: sentences, pages as Markdown, and the page as HTML."""
 
 import re
+from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,8 @@ from roofline.report.markdown import MarkdownTable, code_to_html, drop_empty_col
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
 PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FORMATS: tuple[str, ...] = ("axis_value_text", "count_words", "duration", "flops_rate_text", "flops_unit")
-FORMATS += ("issue_rate_text", "join_words", "number", "percent", "picojoules", "regime_key", "traffic_text")
-# Every function of words.py that describes, formats or finds something is a filter too.
-WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_", "find_"))}
-FILTERS = {name: getattr(formatting, name) for name in FORMATS} | WORDS
+# Templates may use every function of these two modules as a filter.
+FILTERS = dict([*getmembers(formatting, isfunction), *getmembers(words, isfunction)])
 
 
 def bold_to_html(text: str) -> Markup:
@@ -36,7 +34,7 @@ def _environment(html: bool) -> jinja2.Environment:
         keep_trailing_newline=True,
         finalize=(lambda value: code_to_html(value) if type(value) is str else value) if html else None,
     )
-    environment.globals |= {"doubts": words.DOUBTS, "causes": words.CAUSES}
+    environment.globals["doubts"] = words.DOUBTS
     environment.filters |= FILTERS | {"escape_pipes": escape_pipes, "bold_to_html": bold_to_html}
     return environment
 

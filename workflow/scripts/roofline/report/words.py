@@ -12,12 +12,10 @@ from roofline.core.formatting import (
     percent_digits,
     picojoules,
     regime_key,
-    regime_text,
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
 from roofline.table.rows import (
-    MIXED,
     Ceiling,
     CellRow,
     CheckResult,
@@ -30,12 +28,6 @@ from roofline.table.rows import (
     Tally,
 )
 
-CAUSES = {
-    "launch": "launch overhead",
-    "start": "start-up time",
-    "ceiling": "a ceiling that is not the datasheet's",
-    "share": "a share of the roof other than assumed",
-}
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 SHOWN_AS_FACTOR = 9.995  # errors from here on
@@ -127,19 +119,6 @@ def find_headline_name(ceiling: Ceiling) -> str:
     return f"{ceiling.name} sustained" if sustained else ceiling.name
 
 
-def find_headline_rate(ceiling: Ceiling) -> float:
-    """Return the figure by which a ceiling is ranked, in TFLOPS or GB/s."""
-    return (ceiling.sustained_tflops or ceiling.burst_tflops) if ceiling.kind == "compute" else ceiling.gb_per_s
-
-
-def format_run_spread(ceiling: Ceiling) -> str:
-    """Return how far runs differ, 1.1 % (3 runs); empty if not known."""
-    spreads = find_spreads(ceiling)
-    if not spreads or spreads.between_runs is None:
-        return ""
-    return f"{percent(spreads.between_runs)} ({spreads.run_count})"
-
-
 def describe_runs(ceilings: Iterable[Ceiling]) -> str:
     """Return whose runs are compared: runs of this card, or of other cards where it has one run alone."""
     spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
@@ -204,11 +183,6 @@ def describe_energy(roofline: Roofline, device: str) -> str:
         words.append(f"idle {number(row.idle_power_w)} W{clock}")
     words += [f"no figure of {line}" for line in _join_by_reason(reasons)]
     return f"Energy: {'; '.join(words)}." if words else ""
-
-
-def format_regime_counts(counts: Iterable[tuple[str, int]]) -> str:
-    """Return how many cells each regime has: 34 overhead-bound, 16 memory-bound."""
-    return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts)
 
 
 def describe_limit(cell: CellRow) -> str:
@@ -294,13 +268,6 @@ def describe_score(score: Score) -> str:
     words = f"median error {_describe_tally(score)} within 1.25x"
     baseline = score.baseline_tally
     return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
-
-
-def describe_mixed(cells: Iterable[CellRow]) -> str:
-    """Return how many of the cells whose regime was right are called mixed, in brackets; empty if none is."""
-    right = [cell for cell in cells if cell.sealed_regime_right and not cell.doubt and not cell.roof_doubt]
-    mixed = sum(cell.shown_regime == MIXED for cell in right)
-    return f" ({mixed} of these are mixed)" if mixed else ""
 
 
 def _describe_tally(tally: Tally) -> str:
