@@ -160,11 +160,9 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
     reads = device.memory_ceiling("read"), cpu.memory_ceiling("read")
     return {
         "report": report,
-        "faulty": device.faulty or cpu.faulty,
         "memory_bound": main,
         "reads": reads if all(reads) else None,
         "doubted": join_words(f"{row.name} of {row.device} ({row.doubt})" for row in reads if row and row.doubt),
-        "cores": cpu.row.hardware.get("cores_usable"),
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 
@@ -178,8 +176,7 @@ def _cores(device: DeviceView) -> dict:
     pairs = {mix: (one_core[mix], all_cores[mix]) for mix in one_core if mix in all_cores}
     gains = {mix: by_all.gb_per_s / by_one.gb_per_s for mix, (by_one, by_all) in pairs.items()}
     return {
-        "model": device.model,
-        "cores": device.row.hardware.get("cores_usable"),
+        "device": device,
         "reads": pairs.get("read"),
         "gains": gains,
         "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),

@@ -95,7 +95,7 @@ class DeviceView:
     operators: list[OperatorView]
     score: Score
     checks: list[CheckResult]
-    faulty: bool  # a failed check makes all of its figures doubtful
+    faulty: bool  # a failed check makes all of its figures doubtful, not only those of a few records
 
     @property
     def model(self) -> str:
@@ -255,7 +255,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
         operators=[_operator(measured[operator], table) for operator in table.operator_info if operator in measured],
         score=score_predictions(device_cells),
         checks=[check for check in table.checks if check.device == name],
-        faulty=table.all_doubtful(name),
+        faulty=any(failure.device == name and not failure.records for failure in table.doubting_failures),
     )
 
 

@@ -532,10 +532,6 @@ class Roofline(TableRow):
         """The failed checks that make figures doubtful."""
         return [check for check in self.checks if check.result == "fail" and check.doubts_figures]
 
-    def all_doubtful(self, device: str) -> bool:
-        """Return whether a failed check makes every figure of a device doubtful, not only those of a few records."""
-        return any(failure.device == device and not failure.records for failure in self.doubting_failures)
-
     @property
     def records_to_repeat(self) -> list[str]:
         """The records that a failed check names, which `make AGAIN=1` re-measures; calibrations are left out."""
