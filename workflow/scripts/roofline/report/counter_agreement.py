@@ -33,8 +33,7 @@ def counter_facts(table: Roofline) -> dict:
         wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, verdict)]
     reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {
-        "refused": table.refused_counters,
-        "count": len(table.counters),
+        "table": table,
         "measured": sum(bool(cell.gpu_time_s) for cell in table.operators),
         "agreement": agreement,
         "unjudged": "; ".join(unjudged),

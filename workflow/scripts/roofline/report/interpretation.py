@@ -16,7 +16,6 @@ from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
 MOST_LESSONS = 3
-WITHIN = (0.1, 0.2)  # of their ceilings, as the lab asks of GEMMs
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
@@ -63,7 +62,6 @@ def _trust(report: ReportView) -> dict:
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
-        "within": WITHIN,
         "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or spreads, "between_runs"),

@@ -13,6 +13,11 @@ from roofline.table.rows import USERS, Roofline, count_passed
 def build_pages(report: ReportView) -> dict[str, str]:
     """Return the content of each page, by its name in results/."""
     table = report.table
+    symbols = assign_symbols(cell.operator for cell in table.operators)
+    charts = {
+        "roofline": build_roofline_chart(table, report.first_device.device),
+        "predictions": build_prediction_chart(report, symbols),
+    }
     by_error = sorted(report.predicted_cells, key=lambda cell: -abs(cell.sealed_cpu_time_error or 0))
     common = {
         "report": report,
@@ -30,7 +35,12 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
         "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common, shapes=build_shape_table(report)),
         "verification.md": rendering.render_text("verification.md.j2", **common),
-        "report.html": rendering.render_html(**common, **_html_facts(report)),
+        "report.html": rendering.render_html(
+            **common,
+            charts={name: chart for name, chart in charts.items() if chart},
+            worst_predictions=build_verification_table(report.worst_cells, table),
+            build_cell_table=build_cell_table,
+        ),
     }
 
 
@@ -46,20 +56,6 @@ def build_shape_table(report: ReportView) -> MarkdownTable:
     cells = select_sealed(cell for operator in operators for cell in operator.fastest_cells)
     groups = group_by(cells, lambda cell: (cell.device, cell.operator, cell.preset, cell.dtype, table.series(cell)))
     return rendering.render_table("shapes", {"groups": groups.values(), "table": table}, left_columns=3)
-
-
-def _html_facts(report: ReportView) -> dict:
-    """The facts that only report.html has."""
-    symbols = assign_symbols(cell.operator for cell in report.table.operators)
-    charts = {
-        "roofline": build_roofline_chart(report.table, report.first_device.device),
-        "predictions": build_prediction_chart(report, symbols),
-    }
-    return {
-        "charts": {name: chart for name, chart in charts.items() if chart},
-        "worst_predictions": build_verification_table(report.worst_cells, report.table),
-        "build_cell_table": build_cell_table,
-    }
 
 
 def build_cell_table(operator: OperatorView, table: Roofline) -> MarkdownTable:
