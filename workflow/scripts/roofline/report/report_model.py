@@ -14,11 +14,11 @@ from roofline.core.terms import DEVICE_TRAITS, order_devices
 from roofline.operators.about import About
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Result, Roofline, Score
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
-CHECK_RESULTS = ("fail", "note", "pass", "not_applicable")
+CHECK_RESULTS: tuple[Result, ...] = ("fail", "note", "pass", "not_applicable")
 
 Cell = TypeVar("Cell", bound=CellRow)
 
@@ -112,15 +112,9 @@ class DeviceView:
         """All compute ceilings, GEMMs first."""
         return [*self.gemms, *self.registers]
 
-    @property
-    def failed_checks(self) -> list[CheckResult]:
-        """The checks that failed."""
-        return [check for check in self.checks if check.result == "fail"]
-
-    @property
-    def noted_checks(self) -> list[CheckResult]:
-        """The checks whose result is a note."""
-        return [check for check in self.checks if check.result == "note"]
+    def checks_with(self, result: Result) -> list[CheckResult]:
+        """Return the checks with this result."""
+        return [check for check in self.checks if check.result == result]
 
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
         """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
@@ -201,7 +195,7 @@ class ReportView:
         groups: dict[tuple, tuple[list[str], str, list[CheckResult]]] = {}
         for result in CHECK_RESULTS:
             for device in self.devices:
-                checks = [check for check in device.checks if check.result == result]
+                checks = device.checks_with(result)
                 key = result, *((check.check, check.reason if result != "pass" else "") for check in checks)
                 if checks:
                     groups.setdefault(key, ([], result, checks))[0].append(device.device)
