@@ -183,11 +183,10 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     print_what_can_be_printed()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `| head`
     try:
-        status = main(sys.argv[1:])
+        sys.exit(main(sys.argv[1:]))
     except Exception:
         traceback.print_exc()
-        status = unforeseen
-    sys.exit(status)
+        sys.exit(unforeseen)
 
 
 def wrap_for_terminal(text: str) -> str:
