@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from roofline import devices
 from roofline.core.architectures import architecture_of
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype, relative_error, require_close
 from roofline.core.formatting import (
