@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofline.core.levels import MAIN_MEMORY
+from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import SECTOR_BYTES
-from roofline.core.terms import DeviceKind, Regime
+from roofline.core.terms import Regime
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import shared_fields
@@ -16,7 +16,7 @@ from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows
-from roofline.table.cell_rows import Ceilings, CellContext, MemoryCeilings, build_cell_row, build_operation_row
+from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
@@ -113,16 +113,10 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
         memory += ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], runs)
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
-        reads = _main_memory_reads(_ceilings_of(memory, name).memory, device.device_kind)
-        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known_runs.get(name, NO_RUNS), reads)
+        reads = _ceilings_of(memory, name).memory.get(main_memory_ceiling(device.device_kind, "read"))
+        gb_per_s = reads.gb_per_s if reads and not reads.doubt else None
+        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known_runs.get(name, NO_RUNS), gb_per_s)
     yield from memory
-
-
-def _main_memory_reads(ceilings: MemoryCeilings, kind: DeviceKind) -> float | None:
-    """The GB/s of reads of main memory; None if they were not measured or are doubtful."""
-    level = MAIN_MEMORY[kind]
-    reads = next((row for row in ceilings.values() if (row.level, row.mix, row.cores) == (level, "read", None)), None)
-    return None if reads is None or reads.doubt else reads.gb_per_s
 
 
 def _ceilings_of(ceilings: list[Ceiling], device: str) -> Ceilings:
