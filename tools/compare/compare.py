@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 
 import compare_page
-import compare_picture
 import t_test
-import two_models
+from compare_picture import draw_changes
 from pairing import ComparedPair, device_differences, pair_devices, run_differences
+from two_models import draw_roofs
 
 from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
@@ -42,16 +42,13 @@ def main(arguments: list[str]) -> int:
         table = {"schema_version": SCHEMA_VERSION} | asdict(comparison)
         write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
         write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
-        other_models = bool(comparison.models)
-        picture = (
-            two_models.draw_roofs(a_runs[0], b_runs[0]) if other_models else compare_picture.draw_changes(comparison)
-        )
+        picture = draw_roofs(a_runs[0], b_runs[0]) if comparison.models else draw_changes(comparison)
         figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
-    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) and not other_models else 0
+    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) and not comparison.models else 0
 
 
 def open_runs(text: str, side: str) -> list[Run]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
+from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
 from roofline.api import CardRun, Quantity, cards, group_by
@@ -77,7 +78,7 @@ def _moderate(spreads: Spreads, quantities: Sequence[Quantity]) -> Spreads:
 def spread_within(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Return the spread of ln(value) pooled over groups, as runs of one card; None if no group has two values."""
     logs = [[math.log(value) for value in group] for group in groups if len(group) > 1]
-    return pool_spreads(Spread(math.sqrt(_squares(group) / (len(group) - 1)), len(group) - 1) for group in logs)
+    return pool_spreads(Spread(stdev(group), len(group) - 1) for group in logs)
 
 
 def spread_between(groups: Sequence[Sequence[float]]) -> Spread | None:
@@ -88,10 +89,10 @@ def spread_between(groups: Sequence[Sequence[float]]) -> Spread | None:
     """
     if len(groups) < 2:
         return None
-    means = [math.fsum(map(math.log, group)) / len(group) for group in groups]
-    inside, df = spread_within(groups), len(groups) - 1
+    means = [fmean(map(math.log, group)) for group in groups]
+    inside = spread_within(groups)
     explained = inside.sd**2 * math.fsum(1 / len(group) for group in groups) / len(groups) if inside else 0.0
-    return Spread(math.sqrt(max(0.0, _squares(means) / df - explained)), df)
+    return Spread(math.sqrt(max(0.0, variance(means) - explained)), len(groups) - 1)
 
 
 def pool_spreads(spreads: Iterable[Spread | None]) -> Spread | None:
@@ -99,8 +100,3 @@ def pool_spreads(spreads: Iterable[Spread | None]) -> Spread | None:
     spreads = [spread for spread in spreads if spread]
     df = sum(spread.df for spread in spreads)
     return Spread(math.sqrt(math.fsum(spread.df * spread.sd**2 for spread in spreads) / df), df) if df else None
-
-
-def _squares(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values)

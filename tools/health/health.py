@@ -62,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("stopped")
         return 130
-    statuses = {card["status"] for card in cards}
-    status = next(status for status in STATUS if status in statuses)
+    status = min((card["status"] for card in cards), key=list(STATUS).index)
     content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards}
     api.write_text(json.dumps(content, indent=1), WRITTEN)
     print(f"\n{format_screen(cards)}\nnumbers: {WRITTEN}")

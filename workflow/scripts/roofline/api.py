@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from roofline import devices
 from roofline.core.architectures import architecture_of
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype, relative_error, require_close
 from roofline.core.formatting import (
@@ -183,11 +182,10 @@ def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
     print_what_can_be_printed()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `| head`
     try:
-        status = main(sys.argv[1:])
+        sys.exit(main(sys.argv[1:]))
     except Exception:
         traceback.print_exc()
-        status = unforeseen
-    sys.exit(status)
+        sys.exit(unforeseen)
 
 
 def wrap_for_terminal(text: str) -> str:

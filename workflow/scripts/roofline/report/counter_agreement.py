@@ -1,20 +1,19 @@
 """What the hardware counters show, as facts for sentences and as a table of declared and counted figures."""
 
 from collections import Counter
-from collections.abc import Iterable
 
-from roofline.core.formatting import count_words, number, percent, traffic_text
+from roofline.core.formatting import count_words, number
 from roofline.core.levels import LEVEL_TITLES
-from roofline.report.markdown import MarkdownTable, drop_empty_columns
+from roofline.report.markdown import MarkdownTable
+from roofline.report.rendering import render_table
 from roofline.table.rows import Counted, InstructionRoofline, Roofline
 
 FLOPS = "FLOPs"
-AGREEMENT_FIELDS = {"bytes read": "reads_agree", "bytes written": "writes_agree", FLOPS: "flops_agree"}
-# The fields of what was declared and of what was counted, by quantity.
+# The fields of the verdict, of what was declared and of what was counted, by quantity.
 COUNTED_FIELDS = {
-    "bytes read": ("declared_read_bytes", "dram_read_bytes"),
-    "bytes written": ("declared_write_bytes", "sm_write_bytes"),
-    FLOPS: ("declared_flops", "counted_flops"),
+    "bytes read": ("reads_agree", "declared_read_bytes", "dram_read_bytes"),
+    "bytes written": ("writes_agree", "declared_write_bytes", "sm_write_bytes"),
+    FLOPS: ("flops_agree", "declared_flops", "counted_flops"),
 }
 EXPLAINED_FRACTION = 0.6  # of the roof of the cell: from there on bytes and FLOPs explain what limits a kernel
 MOST_COUNTED_CELLS = 6  # in the table
@@ -24,18 +23,17 @@ LIMIT_TITLES = LEVEL_TITLES | {"issue": "instruction issue", "latency": "latency
 def counter_facts(table: Roofline) -> dict:
     """Return the facts of the sentences on counters. Traffic is judged in memory-bound cells, FLOPs in all."""
     agreement, wrong, unjudged = [], [], []
-    for quantity, field in AGREEMENT_FIELDS.items():
+    for quantity, (verdict, *_) in COUNTED_FIELDS.items():
         eligible = [cell for cell in table.counters if quantity == FLOPS or cell.limited_by_memory]
-        judged = [cell for cell in eligible if getattr(cell, field) is not None]
+        judged = [cell for cell in eligible if getattr(cell, verdict) is not None]
         if judged:
-            agreement.append((quantity, sum(getattr(cell, field) for cell in judged), len(judged)))
+            agreement.append((quantity, sum(getattr(cell, verdict) for cell in judged), len(judged)))
         ratios = [words for cell in table.counters if cell not in judged for words in _ratio(cell, quantity, table)]
         unjudged += [f"{quantity}: {', '.join(ratios)}"] if ratios else []
-        wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, field)]
+        wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, verdict)]
     reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {
-        "refused": table.refused_counters,
-        "count": len(table.counters),
+        "table": table,
         "measured": sum(bool(cell.gpu_time_s) for cell in table.operators),
         "agreement": agreement,
         "unjudged": "; ".join(unjudged),
@@ -47,7 +45,7 @@ def counter_facts(table: Roofline) -> dict:
 
 def _ratio(cell: Counted, quantity: str, table: Roofline) -> list[str]:
     """What was counted over what was declared, in words; none if either is not known, or nothing was declared."""
-    declared, counted = (getattr(cell, field) for field in COUNTED_FIELDS[quantity])
+    _, declared, counted = (getattr(cell, field) for field in COUNTED_FIELDS[quantity])
     if not declared or counted is None:
         return []
     return [f"{table.title(cell.operator)} {number(counted / declared)}x"]
@@ -61,20 +59,10 @@ def _explained(row: InstructionRoofline) -> dict:
     return {"row": row, "explained": len(row.kernels) - len(unexplained), "limits": words}
 
 
-def build_counter_table(cells: Iterable[Counted], table: Roofline) -> MarkdownTable:
+def build_counter_table(table: Roofline) -> MarkdownTable:
     """Return declared and counted figures side by side, of the first cells; roofline.json has them all."""
-    columns: tuple[str, ...] = ("cell", "read: declared", "counted", "written: declared", "counted")
-    columns += ("FLOPs: declared", "kernel's formula", "counted", "tensor cores active", "occupancy")
-    rows = []
-    for cell in list(cells)[:MOST_COUNTED_CELLS]:
-        moved = (cell.declared_read_bytes, cell.dram_read_bytes, cell.declared_write_bytes, cell.sm_write_bytes)
-        flops = (cell.declared_flops, cell.formula_flops, cell.counted_flops)
-        shares = (cell.tensor_pipe_active_fraction, cell.achieved_occupancy_fraction)
-        words = [traffic_text(value) if value is not None else "-" for value in moved]
-        words += [f"{value:.4g}" if value is not None else "-" for value in flops]
-        words += [percent(value) if value is not None else "-" for value in shares]
-        rows.append([counted_name(cell, table), *words])
-    return drop_empty_columns(columns, rows)
+    named_cells = [(cell, counted_name(cell, table)) for cell in table.counters[:MOST_COUNTED_CELLS]]
+    return render_table("counters", named_cells, left_columns=1)
 
 
 def counted_name(cell: Counted, table: Roofline) -> str:

@@ -28,12 +28,11 @@ def derive(
     roofline = build_table(results, Request(**request), sha256)
     roofline = judge_answers(roofline, write_paragraphs(build_report(roofline)))
     elapsed_s = {path: record.elapsed_s for path, record in results.timed_records()}
-    what_if = {device: predictions.what_if for device, (_, predictions) in results.predictions.items()}
     return roofline, {
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",
         "ceilings.csv": to_csv(roofline.ceilings),
         "cells.csv": to_csv(roofline.operators),
-        **build_pages(build_report(roofline, source, elapsed_s, what_if)),
+        **build_pages(build_report(roofline, source, elapsed_s)),
     }
 
 

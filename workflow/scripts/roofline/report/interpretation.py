@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
+from typing import Literal
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import flops_unit, join_words, number, percent
@@ -9,20 +10,12 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import (
-    DeviceView,
-    MeasuredCell,
-    OperatorView,
-    ReportView,
-    find_widest_case,
-    select_measured,
-)
-from roofline.report.words import CAUSES, describe_loads, find_headline_name, find_spreads
+from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
+from roofline.report.words import find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
 MOST_LESSONS = 3
-WITHIN = (0.1, 0.2)  # of their ceilings, as the lab asks of GEMMs
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
@@ -53,33 +46,28 @@ def _trust(report: ReportView) -> dict:
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
+    on_slope = [cell for cell in cells if cell.shown_regime == "memory"]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
+    reads = device.memory_ceiling("read")
+    headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
+    spreads = [(find_headline_name(row), find_spreads(row)) for row in headline]
+    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
+    ranked = [(row, row.sustained_standing) for row, _ in loads]
     return {
         "report": report,
         "unit": unit,
         "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
-        "loads": describe_loads(table, device.device),
         "half_widths": [row.sustained.half_width for row, _ in loads if row.sustained and row.sustained.half_width],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
-        "within": WITHIN,
-        "slope": max(
-            (cell for cell in cells if cell.shown_regime == "memory"),
-            key=lambda cell: cell.reliable_fraction_of_roof or 0,
-            default=None,
-        ),
-        "clock_shares": [ceiling.fraction_of_clock for ceiling in sound if ceiling.fraction_of_clock],
-        "untrusted": report.describe_faults(),
+        "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        **_widest_spreads([*named, *(row for row in [device.memory_ceiling("read")] if row and not row.doubt)]),
-        "bursts_of_cards": _widest_of_cards([(row.name, row.spreads) for row in sound if loads]),
-        "fastest": join_words(
-            ceiling.name
-            for ceiling, _ in loads
-            if ceiling.sustained_standing and ceiling.sustained_standing.rank_at_worst == 1
-        ),
+        "runs": _widest(of_this_card or spreads, "between_runs"),
+        "cards": _widest(spreads, "between_cards"),
+        "bursts_of_cards": _widest([(row.name, row.spreads) for row in sound if loads], "between_cards"),
+        "fastest": join_words(row.name for row, standing in ranked if standing and standing.rank_at_worst == 1),
         "above_roof": sum(
             cell.doubt == "impossible" for cell in select_measured(table.operators) if cell.device == device.device
         ),
@@ -89,20 +77,10 @@ def _trust(report: ReportView) -> dict:
 NamedSpreads = tuple[str, Spreads | None]
 
 
-def _widest_spreads(ceilings: Sequence[Ceiling]) -> dict[str, NamedSpreads | None]:
-    """The headline figures that differ most between runs, of this card if it has several, and between cards."""
-    spreads = [(find_headline_name(ceiling), find_spreads(ceiling)) for ceiling in ceilings]
-    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
-    by_runs = {name: found for name, found in of_this_card or spreads if found and found.between_runs is not None}
-    widest = max(by_runs, key=lambda name: by_runs[name].between_runs or 0.0, default=None)
-    return {"runs": (widest, by_runs[widest]) if widest else None, "cards": _widest_of_cards(spreads)}
-
-
-def _widest_of_cards(spreads: Sequence[NamedSpreads]) -> NamedSpreads | None:
-    """The figure that differs most between cards, with its name; None if no other card is known."""
-    shares = {name: (found.between_cards or 0.0, found) for name, found in spreads if found and found.between_cards}
-    name = max(shares, key=lambda one: shares[one][0], default=None)
-    return (name, shares[name][1]) if name else None
+def _widest(spreads: Iterable[NamedSpreads], extent: Literal["between_runs", "between_cards"]) -> NamedSpreads | None:
+    """The figure that differs most between runs, or between cards, with its name; None if none is known to differ."""
+    known = [(name, found) for name, found in spreads if found and getattr(found, extent) is not None]
+    return max(known, key=lambda pair: getattr(pair[1], extent), default=None)
 
 
 def _kernels(report: ReportView) -> dict:
@@ -114,7 +92,7 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    shares = [(_title(cell, table), cell.reliable_fraction_of_roof) for cell in best_cells]
+    shares = [(table.title_with_scope(cell), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
@@ -127,12 +105,6 @@ def _kernels(report: ReportView) -> dict:
         "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
     }
     return facts | _of_operator(main, device, table) if main else facts
-
-
-def _title(cell: CellRow, table: Roofline) -> str:
-    """The title of a cell's operator, with the scope where cells differ in it."""
-    scope = table.scope_label(cell)
-    return f"{table.title(cell.operator)} ({scope})" if scope else table.title(cell.operator)
 
 
 def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:
@@ -190,11 +162,9 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
     reads = device.memory_ceiling("read"), cpu.memory_ceiling("read")
     return {
         "report": report,
-        "faulty": device.faulty or cpu.faulty,
         "memory_bound": main,
         "reads": reads if all(reads) else None,
         "doubted": join_words(f"{row.name} of {row.device} ({row.doubt})" for row in reads if row and row.doubt),
-        "cores": cpu.row.hardware.get("cores_usable"),
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 
@@ -208,8 +178,7 @@ def _cores(device: DeviceView) -> dict:
     pairs = {mix: (one_core[mix], all_cores[mix]) for mix in one_core if mix in all_cores}
     gains = {mix: by_all.gb_per_s / by_one.gb_per_s for mix, (by_one, by_all) in pairs.items()}
     return {
-        "model": device.model,
-        "cores": device.row.hardware.get("cores_usable"),
+        "device": device,
         "reads": pairs.get("read"),
         "gains": gains,
         "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),
@@ -228,7 +197,16 @@ def write_lessons(report: ReportView) -> list[str]:
         "waiting": len(waits),
         "wait": max(steady or waits, key=lambda cell: cell.cpu_time_s / cell.own_time_s, default=None),
         "with_gpu_time": sum(bool(cell.gpu_time_s) for cell in sound),
-        "widest_case": find_widest_case(sound),
-        "causes": CAUSES,
+        "widest_case": _find_widest_case(sound),
     }
     return rendering.render_macro("sentences.j2", "lessons", facts)[:MOST_LESSONS]
+
+
+def _find_widest_case(sound: Iterable[MeasuredCell]) -> list[MeasuredCell]:
+    """The implementations, the fastest first, of the case in which the slowest falls behind most; [] if none has two.
+
+    Graphs are compared with graphs, because launches do not belong to a kernel.
+    """
+    groups = group_by(sound, lambda cell: (*case_key(cell.device, cell), cell.graph)).values()
+    cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
+    return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])

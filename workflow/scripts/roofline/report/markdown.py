@@ -1,7 +1,7 @@
 """Tables of words, as data and as Markdown, by tabulate; and spans of code as HTML."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -21,9 +21,8 @@ class MarkdownTable(NamedTuple):
         return tabulate(escaped, self.columns, "pipe", colalign=align, disable_numparse=True)
 
 
-def drop_empty_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1) -> MarkdownTable:
+def drop_empty_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], left_columns: int = 1) -> MarkdownTable:
     """Return a table without the columns that are empty throughout; the first `left_columns` stay."""
-    rows = [list(row) for row in rows]
     filled = {place for row in rows for place, text in enumerate(row) if text not in ("", "-")}
     places = [place for place in range(len(columns)) if place < left_columns or place in filled]
     shown_rows = [[row[place] for place in places] for row in rows]
@@ -42,9 +41,5 @@ def escape_tags(text: str) -> str:
 
 def code_to_html(text: str) -> Markup:
     """Return a sentence as HTML, escaped, in which text between backticks is code."""
-    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(join_percent(text)))))
-
-
-def join_percent(text: str) -> str:
-    """Return a text that no line breaks between a figure and its per cent sign."""
-    return text.replace(" %", "\u00a0%")
+    unbroken = text.replace(" %", "\u00a0%")  # no line ends between a figure and its per cent sign
+    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", str(escape(unbroken))))

@@ -1,6 +1,7 @@
 """Templates of the report: sentences, pages as Markdown, and the page as HTML."""
 
 import re
+from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,13 @@ from markupsafe import Markup
 
 from roofline.core import formatting
 from roofline.report import words
-from roofline.report.markdown import code_to_html, escape_pipes, escape_tags
+from roofline.report.markdown import MarkdownTable, code_to_html, drop_empty_columns, escape_pipes, escape_tags
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
 PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
-FORMATS = ("duration", "flops_unit", "issue_rate_text", "join_words", "number", "percent", "picojoules")
-# Every function of words.py that describes, formats or finds something is a filter too.
-WORDS = {name: value for name, value in vars(words).items() if name.startswith(("describe_", "format_", "find_"))}
-FILTERS = {name: getattr(formatting, name) for name in FORMATS} | WORDS
+# Templates may use every function of these two modules as a filter.
+FILTERS = dict([*getmembers(formatting, isfunction), *getmembers(words, isfunction)])
 
 
 def bold_to_html(text: str) -> Markup:
@@ -47,6 +46,13 @@ def render_macro(template: str, name: str, facts: object) -> list[str]:
     """Return the lines of a macro that are not empty, without blanks around them."""
     text = getattr(TEXT.get_template(template).module, name)(facts)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def render_table(name: str, facts: object, left_columns: int) -> MarkdownTable:
+    """Return the table of a macro of tables.j2, without the columns that are empty after the first `left_columns`."""
+    text = getattr(TEXT.get_template("tables.j2").module, name)(facts)
+    columns, *rows = [[" ".join(cell.split()) for cell in row.splitlines()] for row in text.strip().split("\n\n")]
+    return drop_empty_columns(columns, rows, left_columns)
 
 
 def render_text(template: str, **facts: Any) -> str:

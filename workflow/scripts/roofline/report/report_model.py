@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from roofline.core.dtypes import COMMON_DTYPE
-from roofline.core.formatting import capacity, count_words, join_words, number
+from roofline.core.formatting import capacity, number
 from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import DEVICE_TRAITS, order_devices
 from roofline.operators.about import About
-from roofline.records.operator_record import PredictedCell
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
-from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline, Score
+from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Result, Roofline, Score
 from roofline.table.scores import score_predictions
 
 WORST_PREDICTIONS = 5  # by name
-CHECK_RESULTS = ("fail", "note", "pass", "not_applicable")
+CHECK_RESULTS: tuple[Result, ...] = ("fail", "note", "pass", "not_applicable")
 
 Cell = TypeVar("Cell", bound=CellRow)
 
@@ -77,7 +76,7 @@ class OperatorView:
     best_cell: MeasuredCell | None  # the sound cell nearest to its roof
     remedies: list[str]  # for the regime that most cells have
     fastest_cells: list[MeasuredCell]  # of that scope, sound: the fastest implementation of each case
-    widest_case: list[MeasuredCell]  # the implementations, the fastest first, of the case in which they differ most
+    heat_rows: dict[str, list[MeasuredCell]]  # these, by series along the operator's axis, or by case
     sound_cells: list[MeasuredCell]  # those with a share of the roof
     regime_counts: list[tuple[str, int]]  # of those, as pages name them, the most frequent first
 
@@ -96,7 +95,7 @@ class DeviceView:
     operators: list[OperatorView]
     score: Score
     checks: list[CheckResult]
-    faulty: bool  # a failed check makes all of its figures doubtful
+    faulty: bool  # a failed check makes all of its figures doubtful, not only those of a few records
 
     @property
     def model(self) -> str:
@@ -113,15 +112,9 @@ class DeviceView:
         """All compute ceilings, GEMMs first."""
         return [*self.gemms, *self.registers]
 
-    @property
-    def failed_checks(self) -> list[CheckResult]:
-        """The checks that failed."""
-        return [check for check in self.checks if check.result == "fail"]
-
-    @property
-    def noted_checks(self) -> list[CheckResult]:
-        """The checks whose result is a note."""
-        return [check for check in self.checks if check.result == "note"]
+    def checks_with(self, result: Result) -> list[CheckResult]:
+        """Return the checks with this result."""
+        return [check for check in self.checks if check.result == result]
 
     def memory_ceiling(self, mix: str) -> MemoryCeiling | None:
         """Return the ceiling of main memory for an access pattern, by all cores; None if it was not measured."""
@@ -186,7 +179,6 @@ class ReportView:
     predicted_cells: list[SealedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
     amendments: Sequence[str]
-    what_if: Sequence[PredictedCell]  # of the first device: cells of no job, from which a reader of report.html chooses
 
     @property
     def first_device(self) -> DeviceView:
@@ -203,18 +195,11 @@ class ReportView:
         groups: dict[tuple, tuple[list[str], str, list[CheckResult]]] = {}
         for result in CHECK_RESULTS:
             for device in self.devices:
-                checks = [check for check in device.checks if check.result == result]
+                checks = device.checks_with(result)
                 key = result, *((check.check, check.reason if result != "pass" else "") for check in checks)
                 if checks:
                     groups.setdefault(key, ([], result, checks))[0].append(device.device)
         return list(groups.values())
-
-    def describe_faults(self) -> str:
-        """Return why nothing is said of trust: checks that failed, records that were disturbed; empty if nothing is."""
-        failed, disturbed = len(self.first_device.failed_checks), len(self.table.records_to_repeat)
-        faults = [f"{count_words(failed, 'check')} failed"] if failed else []
-        faults += [f"{count_words(disturbed, 'record')} disturbed by other load"] if disturbed else []
-        return join_words(faults)
 
     @property
     def tabulated_devices(self) -> list[DeviceView]:
@@ -227,16 +212,8 @@ class ReportView:
         return next((device for device in self.devices if device.is_cpu), None)
 
 
-def build_report(
-    table: Roofline,
-    source: Source = UNKNOWN_SOURCE,
-    elapsed_s: JobSeconds | None = None,
-    what_if: Mapping[str, Sequence[PredictedCell]] | None = None,
-) -> ReportView:
-    """Select from the table what terminal and pages show.
-
-    `elapsed_s` has the seconds of each record, by path, and `what_if` the cells from which a reader chooses, by device.
-    """
+def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: JobSeconds | None = None) -> ReportView:
+    """Select from the table what terminal and pages show. `elapsed_s` has the seconds of each record, by path."""
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
     predicted = select_sealed(select_measured(table.operators))
@@ -253,7 +230,6 @@ def build_report(
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
         amendments=source.amendments,
-        what_if=(what_if or {}).get(devices[0].device, []),
     )
 
 
@@ -273,7 +249,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
         operators=[_operator(measured[operator], table) for operator in table.operator_info if operator in measured],
         score=score_predictions(device_cells),
         checks=[check for check in table.checks if check.device == name],
-        faulty=table.all_doubtful(name),
+        faulty=any(failure.device == name and not failure.records for failure in table.doubting_failures),
     )
 
 
@@ -300,15 +276,20 @@ def _operator(cells: list[MeasuredCell], table: Roofline) -> OperatorView:
     regime_counts = Counter(cell.shown_regime for cell in sound if cell.shown_regime).most_common()
     # An example among the fastest, so that nothing is advised that they do already.
     example = next((cell for cell in fastest if regime_counts and cell.shown_regime == regime_counts[0][0]), None)
+    about = table.operator_info[cells[0].operator]
+
+    def row_of(cell: CellRow) -> str:
+        return f"{cell.dtype} {table.series(cell)}" if about.axis else table.label(cell)
+
     return OperatorView(
-        about=table.operator_info[cells[0].operator],
+        about=about,
         cells=cells,
         scope=scope,
         scope_label=scope and table.scope_label(cells[0]) and scope,
         best_cell=max(compared, key=reliable_share, default=None),
         remedies=table.remedies(example) if example else [],
         fastest_cells=fastest,
-        widest_case=find_widest_case(cells),
+        heat_rows=group_by(fastest, row_of),
         sound_cells=sound,
         regime_counts=regime_counts,
     )
@@ -326,29 +307,13 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
-def find_widest_case(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """Return the implementations, the fastest first, of the case in which the slowest falls behind most.
-
-    The list is empty if no case has two undoubted ones. Graphs are compared with graphs, because launches do not
-    belong to a kernel.
-    """
-    sound = [cell for cell in cells if not cell.doubt]
-    groups = group_by(sound, lambda cell: (*rows.case_key(cell.device, cell), cell.graph)).values()
-    cases = [sorted(group, key=lambda cell: cell.own_time_s) for group in groups if len(group) > 1]
-    return max(cases, key=lambda case: case[-1].own_time_s / case[0].own_time_s, default=[])
-
-
 def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
     """The fastest implementation of each case that both devices have, without doubtful cells."""
     gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
     pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
     if not pairs:
         return None
-    scope = table.scope_label(pairs[0][0])
-    return Ratio(
-        title=f"{table.title(operator)} ({scope})" if scope else table.title(operator),
-        pairs=sorted(pairs, key=lambda pair: pair[0].bytes),
-    )
+    return Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:

@@ -72,11 +72,11 @@ def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list
     if standing := words.describe_standing(report.table, device.device):
         lines.append(Line(f"  {standing}"))
     lines += [Line(f"  Skipped {line}") for line in words.describe_skipped(report.table, device.device)]
-    failed = device.failed_checks
+    failed = device.checks_with("fail")
     lines += [Line(f"  FAIL: {check.check} ({check.reason}){_action(check)}") for check in failed[:MOST_FAILURES]]
     if len(failed) > MOST_FAILURES:
         lines.append(Line(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md"))
-    lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.noted_checks]
+    lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.checks_with("note")]
     if any("*" in line.text for line in ceilings):
         lines.append(Line(f"  * {words.DOUBTS}: do not use"))
     return lines
@@ -85,8 +85,8 @@ def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list
 def _head(device: DeviceView, cost: Sequence[str]) -> str:
     driver = device.facts.get("driver")
     checks = count_passed(device.checks)
-    if device.noted_checks:
-        checks += f", {count_words(len(device.noted_checks), 'note')}"
+    if notes := device.checks_with("note"):
+        checks += f", {count_words(len(notes), 'note')}"
     return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
 
 

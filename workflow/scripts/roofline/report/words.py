@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import (
+    duration,
     join_words,
     mark_doubtful,
     number,
@@ -11,12 +12,10 @@ from roofline.core.formatting import (
     percent_digits,
     picojoules,
     regime_key,
-    regime_text,
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
 from roofline.table.rows import (
-    MIXED,
     Ceiling,
     CellRow,
     CheckResult,
@@ -29,12 +28,6 @@ from roofline.table.rows import (
     Tally,
 )
 
-CAUSES = {
-    "launch": "launches, or what else the host took",
-    "start": "start-up time",
-    "ceiling": "a ceiling that is not the datasheet's",
-    "share": "a share of the roof other than assumed",
-}
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 SHOWN_AS_FACTOR = 9.995  # errors from here on
@@ -126,19 +119,6 @@ def find_headline_name(ceiling: Ceiling) -> str:
     return f"{ceiling.name} sustained" if sustained else ceiling.name
 
 
-def find_headline_rate(ceiling: Ceiling) -> float:
-    """Return the figure by which a ceiling is ranked, in TFLOPS or GB/s."""
-    return (ceiling.sustained_tflops or ceiling.burst_tflops) if ceiling.kind == "compute" else ceiling.gb_per_s
-
-
-def format_run_spread(ceiling: Ceiling) -> str:
-    """Return how far runs differ, 1.1 % (3 runs); empty if not known."""
-    spreads = find_spreads(ceiling)
-    if not spreads or spreads.between_runs is None:
-        return ""
-    return f"{percent(spreads.between_runs)} ({spreads.run_count})"
-
-
 def describe_runs(ceilings: Iterable[Ceiling]) -> str:
     """Return whose runs are compared: runs of this card, or of other cards where it has one run alone."""
     spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
@@ -207,11 +187,6 @@ def describe_energy(roofline: Roofline, device: str) -> str:
         words.append(f"idle {number(row.idle_power_w)} W{clock}")
     words += [f"no figure of {line}" for line in _join_by_reason(reasons)]
     return f"Energy: {'; '.join(words)}." if words else ""
-
-
-def format_regime_counts(counts: Iterable[tuple[str, int]]) -> str:
-    """Return how many cells each regime has: 34 overhead-bound, 16 memory-bound."""
-    return ", ".join(f"{count} {regime_text(regime)}" for regime, count in counts)
 
 
 def describe_limit(cell: CellRow) -> str:
@@ -285,18 +260,18 @@ def format_error(share: float | None) -> str:
     return f"{'-' if share < 0 else '+'}{size}"
 
 
+def format_times(predicted_s: float, measured_s: float) -> str:
+    """Return two times, 2.54/2.36 us; each with its unit where these differ."""
+    predicted, measured = duration(predicted_s), duration(measured_s)
+    value, _, unit = predicted.partition(" ")
+    return f"{value}/{measured}" if measured.endswith(f" {unit}") else f"{predicted}/{measured}"
+
+
 def describe_score(score: Score) -> str:
     """Return how near predictions came to measured times, next to those of the baseline."""
     words = f"median error {_describe_tally(score)} within 1.25x"
     baseline = score.baseline_tally
     return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
-
-
-def describe_mixed(cells: Iterable[CellRow]) -> str:
-    """Return how many of the cells whose regime was right are called mixed, in brackets; empty if none is."""
-    right = [cell for cell in cells if cell.sealed_regime_right and not cell.doubt and not cell.roof_doubt]
-    mixed = sum(cell.shown_regime == MIXED for cell in right)
-    return f" ({mixed} of these are mixed)" if mixed else ""
 
 
 def _describe_tally(tally: Tally) -> str:

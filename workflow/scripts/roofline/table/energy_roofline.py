@@ -24,10 +24,14 @@ UNITS = (1, 1e12, 1e12)  # of the fit, W, TB/s and TFLOPS, over those of its con
 
 
 class PowerFit(NamedTuple):
-    """The constants of a fit in W, J/byte and J/FLOP, the half widths of their 95 % intervals, and how it misses."""
+    """The fields of an EnergyFit that follow from its points: constants, half widths of their intervals, and misses."""
 
-    terms: list[float]
-    half_widths: list[float]
+    base_power_w: float
+    joules_per_byte: float
+    joules_per_flop: float
+    base_power_half_width_w: float
+    joules_per_byte_half_width: float
+    joules_per_flop_half_width: float
     rms_relative_error: float
     residual_standard_error: float
 
@@ -48,19 +52,11 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
             continue
         if (fit := _fit_power(points)) is None:
             continue
-        base_power_w, joules_per_byte, joules_per_flop = fit.terms
-        above_w, above_joules = _energy_above_fit(peaks.get(dtype), base_power_w, joules_per_flop, clock_mhz)
+        above_w, above_joules = _energy_above_fit(peaks.get(dtype), fit, clock_mhz)
         yield EnergyFit(
             device=record.device,
             dtype=dtype,
-            base_power_w=base_power_w,
-            joules_per_byte=joules_per_byte,
-            joules_per_flop=joules_per_flop,
-            base_power_half_width_w=fit.half_widths[0],
-            joules_per_byte_half_width=fit.half_widths[1],
-            joules_per_flop_half_width=fit.half_widths[2],
-            rms_relative_error=fit.rms_relative_error,
-            residual_standard_error=fit.residual_standard_error,
+            **fit._asdict(),
             repeats_spread=_spread_of_repeats(fitted),
             left_out=[_why_left_out(point) for point in of_dtype if point not in fitted],
             sm_clock_mhz=clock_mhz,
@@ -86,16 +82,12 @@ def _fit_power(points: Sequence[PowerPoint]) -> PowerFit | None:
     standard_error = float(numpy.sqrt(numpy.sum(squares) / freedom))
     standard_errors = standard_error * numpy.sqrt(numpy.diag(numpy.linalg.inv(relative.T @ relative)))
     half_widths = student_t_half_width(freedom) * standard_errors
-    return PowerFit(
-        terms=list(map(float, terms / UNITS)),
-        half_widths=list(map(float, half_widths / UNITS)),
-        rms_relative_error=float(numpy.sqrt(numpy.mean(squares))),
-        residual_standard_error=standard_error,
-    )
+    misses = numpy.sqrt(numpy.mean(squares)), standard_error
+    return PowerFit(*map(float, [*(terms / UNITS), *(half_widths / UNITS), *misses]))  # in the order of its fields
 
 
 def _energy_above_fit(
-    gemm: ComputeCeiling | None, base_power_w: float, joules_per_flop: float, clock_mhz: float
+    gemm: ComputeCeiling | None, fit: PowerFit, clock_mhz: float
 ) -> tuple[float, float] | tuple[None, None]:
     """The watts that a sustained GEMM on CUDA cores draws above the fit at its clock, and the joules of each FLOP.
 
@@ -105,7 +97,7 @@ def _energy_above_fit(
     if not energy or not energy.joules_per_flop or not energy.power_w:
         return None, None
     flops_per_s = energy.power_w / energy.joules_per_flop  # between the ticks of the energy counter
-    above_w = energy.power_w - base_power_w - joules_per_flop * flops_per_s
+    above_w = energy.power_w - fit.base_power_w - fit.joules_per_flop * flops_per_s
     at_clock = abs((energy.sm_clock_mhz or 0) / clock_mhz - 1) <= ONE_CLOCK
     return (above_w, above_w / flops_per_s) if at_clock and above_w > 0 else (None, None)
 

@@ -4,23 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofline.core.levels import MAIN_MEMORY
+from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import SECTOR_BYTES
-from roofline.core.terms import DeviceKind, Regime
+from roofline.core.terms import Regime
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.records.base import shared_fields
+from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell, CountFigures
 from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows
-from roofline.table.cell_rows import Ceilings, CellContext, MemoryCeilings, build_cell_row, build_operation_row
+from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
-from roofline.table.rows import Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
+from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
 from roofline.table.seals import find_violations
@@ -80,6 +80,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         instructions=instructions,
         counters=counted_rows(results, cells),
         refused_counters=refused,
+        what_if=[*_what_if(results)],
         skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
         score=score_predictions(cells),
         own_operators=list(results.own_operators.values()),
@@ -113,16 +114,10 @@ def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
         memory += ceiling_rows.memory_ceiling_rows(path, record, devices[record.device], runs)
     for name, device in devices.items():
         peaks = [(path, record) for path, record in results.of_kind(PeakFlopsRecord) if record.device == name]
-        reads = _main_memory_reads(_ceilings_of(memory, name).memory, device.device_kind)
-        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known_runs.get(name, NO_RUNS), reads)
+        reads = _ceilings_of(memory, name).memory.get(main_memory_ceiling(device.device_kind, "read"))
+        gb_per_s = reads.gb_per_s if reads and not reads.doubt else None
+        yield from ceiling_rows.compute_ceiling_rows(peaks, device, known_runs.get(name, NO_RUNS), gb_per_s)
     yield from memory
-
-
-def _main_memory_reads(ceilings: MemoryCeilings, kind: DeviceKind) -> float | None:
-    """The GB/s of reads of main memory; None if they were not measured or are doubtful."""
-    level = MAIN_MEMORY[kind]
-    reads = next((row for row in ceilings.values() if (row.level, row.mix, row.cores) == (level, "read", None)), None)
-    return None if reads is None or reads.doubt else reads.gb_per_s
 
 
 def _ceilings_of(ceilings: list[Ceiling], device: str) -> Ceilings:
@@ -165,6 +160,15 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
     for row in request.without:
         skipped.append(Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"]))
     return skipped
+
+
+def _what_if(results: Results) -> Iterator[AskedCell]:
+    """The cells that a reader may ask about, in the order in which they were predicted."""
+    for device, (_, predictions) in results.predictions.items():
+        for cell in predictions.what_if:
+            if cell.entry and cell.sealed:
+                counts = copy_fields(cell.entry, "flops", "bytes") | copy_fields(cell.sealed, "cpu_time_s", "regime")
+                yield AskedCell(**shared_fields(cell, CellKey), device=device, **counts)
 
 
 # ---------------------------------------------------------------- hardware counters

@@ -459,6 +459,15 @@ class Score(Tally):
     baseline_tally: Tally | None = Field(description="the promised roof and a start-up time")
 
 
+class AskedCell(CellKeyRow):
+    """A cell of no job, as the seals predict it, for a reader who asks what if."""
+
+    flops: NotNegative
+    bytes: NotNegative
+    cpu_time_s: Positive
+    regime: Regime
+
+
 class Roofline(TableRow):
     """The table of a run as an object: results/roofline.json."""
 
@@ -472,6 +481,7 @@ class Roofline(TableRow):
     instructions: list[InstructionRoofline] = Field(description="of each GPU that was measured")
     counters: list[Counted] = Field(description="what the hardware counted of a few cells")
     refused_counters: list[NotCounted]
+    what_if: list[AskedCell] = Field(default=[], description="predictions that a reader of report.html chooses from")
     skipped: list[Skipped]
     score: Score
     own_operators: list[OwnOperatorRecord] = Field(description="what a reader sees of the user's own")
@@ -510,6 +520,11 @@ class Roofline(TableRow):
         scopes = {other.scope for other in self.operators if other.operator == cell.operator}
         return cell.scope if len(scopes) > 1 else None
 
+    def title_with_scope(self, cell: CellKey) -> str:
+        """Return the title of a cell's operator, with the scope where cells differ in it."""
+        scope = self.scope_label(cell)
+        return f"{self.title(cell.operator)} ({scope})" if scope else self.title(cell.operator)
+
     def full_name(self, cell: CellKeyRow) -> str:
         """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if isinstance(cell, CellRow) and cell.operator == USERS:
@@ -528,10 +543,6 @@ class Roofline(TableRow):
     def doubting_failures(self) -> list[CheckResult]:
         """The failed checks that make figures doubtful."""
         return [check for check in self.checks if check.result == "fail" and check.doubts_figures]
-
-    def all_doubtful(self, device: str) -> bool:
-        """Return whether a failed check makes every figure of a device doubtful, not only those of a few records."""
-        return any(failure.device == device and not failure.records for failure in self.doubting_failures)
 
     @property
     def records_to_repeat(self) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from roofline.core.repeatability import relative_spread
 from roofline.core.statistics import median
 from roofline.records.cards import CardRun, card_id, comparable_values
 from roofline.records.device_record import DeviceRecord
@@ -69,13 +70,13 @@ def find_spreads(ceiling: str, value: float, known: KnownRuns) -> Spreads:
     values_by_card = _values_by_card(ceiling, known.of_others)
     of_this_card = len(own_values) > 1
     repeated = [own_values] if of_this_card else [values for values in values_by_card.values() if len(values) > 1]
-    widest = max(repeated, key=_relative_range, default=[])
+    widest = max(repeated, key=lambda values: max(values) / min(values), default=[])
     medians = [median(own_values), *map(median, values_by_card.values())]
     return Spreads(
-        between_runs=_relative_range(widest) if widest else None,
+        between_runs=relative_spread(widest),
         runs_of=("this card" if of_this_card else "other cards") if widest else None,
         run_count=len(widest),
-        between_cards=_relative_range(medians) if values_by_card else None,
+        between_cards=relative_spread(medians),
         card_count=len(medians),
     )
 
@@ -86,7 +87,3 @@ def _values_by_card(ceiling: str, runs: Iterable[CardRun]) -> dict[str, list[flo
         if ceiling in run.values:
             values_by_card.setdefault(run.card_id, []).append(run.values[ceiling])
     return values_by_card
-
-
-def _relative_range(values: Sequence[float]) -> float:
-    return max(values) / min(values) - 1
