@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from pictures import reference
+from workflow_run import CHECKOUT
 
 from roofline.core.formatting import duration, regime_text
 from roofline.records.base import read
@@ -12,7 +13,8 @@ from roofline.records.operator_record import PredictionsRecord
 from roofline.records.seal_records import PredictionRecord
 from roofline.report.charts import build_roofline_chart
 from roofline.report.pages import build_pages
-from roofline.report.report_model import build_report
+from roofline.report.report_model import Source, build_report
+from roofline.table.rows import Roofline
 
 MOST_BYTES = 3_000_000
 PARTS = ["the-roofline", "ceilings", "memory", "operators", "gpu-cpu", "predicted", "experts", "reproduce"]
@@ -45,16 +47,26 @@ def test_the_written_report_has_a_bounded_length_and_seven_parts(shown):
     assert not re.search(r"\{\{|None|nan\b", text)
 
 
-def test_two_cards_of_a_model_have_no_longer_a_report():
-    table = reference()
-    moved = {
-        name: [*rows, *(row.model_copy(update={"device": "gpu1"}) for row in rows if row.device == "gpu0")]
-        for name in ("ceilings", "operators", "sweeps", "energy_fits", "instructions", "counters", "checks")
-        if (rows := getattr(table, name))
+CARD_ROWS = ("ceilings", "operators", "sweeps", "energy_fits", "instructions", "counters", "checks")
+
+
+@pytest.mark.parametrize(
+    ("other", "named"), [("nvidia-h200", "NVIDIA H200"), ("nvidia-h100-80gb-hbm3", "of the same model")]
+)
+def test_two_cards_have_no_longer_a_report(other, named):
+    tables = [read(Roofline, CHECKOUT / f"reference/{name}/roofline.json") for name in ("nvidia-h100-80gb-hbm3", other)]
+    first, second = tables
+    moved = {name: [row for row in getattr(second, name) if row.device == "gpu0"] for name in CARD_ROWS}
+    both = {
+        name: [*getattr(first, name), *(row.model_copy(update={"device": "gpu1"}) for row in rows)]
+        for name, rows in moved.items()
     }
-    two = table.model_copy(update={**moved, "devices": {**table.devices, "gpu1": table.devices["gpu0"]}})
-    text = build_pages(build_report(two))["ROOFLINE.md"]
-    assert len(text.split()) <= 2500 and "gpu1, of the same model" in text and "gpu0 and gpu1, pass" in text
+    two = first.model_copy(update={**both, "devices": {**first.devices, "gpu1": second.devices["gpu0"]}})
+    text = build_pages(build_report(two, Source("0" * 40, "https://example.org/roofline", ("replaced",)), {}))[
+        "ROOFLINE.md"
+    ]
+    assert len(text.split()) <= 2500 and "gpu0 and gpu1, pass" in text
+    assert f"gpu1, {named}" in text
 
 
 def test_doubted_cells_are_crossed_in_the_chart():

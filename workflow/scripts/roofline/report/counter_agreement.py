@@ -29,7 +29,7 @@ def counter_facts(table: Roofline) -> dict:
         if judged:
             agreement.append((quantity, sum(getattr(cell, verdict) for cell in judged), len(judged)))
         ratios = [words for cell in table.counters if cell not in judged for words in _ratio(cell, quantity, table)]
-        unjudged += [f"{quantity}: {', '.join(ratios)}"] if ratios else []
+        unjudged += [f"{quantity}: {', '.join(dict.fromkeys(ratios))}"] if ratios else []
         wrong += [counted_name(cell, table) for cell in judged if not getattr(cell, verdict)]
     reasons = [item for cell in table.counters for item in cell.not_counted.items()]
     return {

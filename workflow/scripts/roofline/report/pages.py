@@ -8,7 +8,7 @@ from roofline.report.charts import assign_symbols, build_prediction_chart, build
 from roofline.report.markdown import MarkdownTable
 from roofline.report.report_model import OperatorView, ReportView, SealedCell, reliable_share, select_sealed
 from roofline.report.what_if import build_what_if
-from roofline.table.rows import USERS, Roofline, count_passed
+from roofline.table.rows import USERS, EnergyFit, Roofline, count_passed
 
 
 def build_pages(report: ReportView) -> dict[str, str]:
@@ -25,16 +25,18 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "paragraphs": interpretation.write_paragraphs(report),
         "verification": build_verification_table(by_error, table),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
-        "energy": rendering.render_macro("sentences.j2", "energy", table),
+        "energy": _write_energy(table, table.energy_fits),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
         "counted": counter_agreement.build_counter_table(table),
         "lessons": interpretation.write_lessons(report),
         "operations": build_operation_table(report),
         "checks_passed": count_passed(table.checks),
     }
+    energy = _write_energy(table, [fit for fit in table.energy_fits if fit.device == report.first_device.device])
+    shapes = build_shape_table(report)
     return {
         "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
-        "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common, shapes=build_shape_table(report)),
+        "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common | {"energy": energy}, shapes=shapes),
         "verification.md": rendering.render_text("verification.md.j2", **common),
         "report.html": rendering.render_html(
             **common,
@@ -44,6 +46,10 @@ def build_pages(report: ReportView) -> dict[str, str]:
             build_cell_table=build_cell_table,
         ),
     }
+
+
+def _write_energy(table: Roofline, fits: Sequence[EnergyFit]) -> list[str]:
+    return rendering.render_macro("sentences.j2", "energy", {"table": table, "fits": fits})
 
 
 def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> MarkdownTable:
