@@ -57,7 +57,9 @@ def verify(run: Path) -> int:
             return 1
     recomputed, others = count_recomputed(results)
     sealed_by = (
-        f"; {others} not recomputed: sealed by {(manifest.sources.commit or 'unknown code')[:8]}" if others else ""
+        f"; {others} not recomputed: without entry, or by other code ({(manifest.sources.commit or 'unknown')[:8]})"
+        if others
+        else ""
     )
     print(f"ok: {len(manifest.outputs)} results agree with the manifest")
     print(f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}")

@@ -249,7 +249,7 @@ class Console(logging.Handler):
         self._errors = []
         if self._snakemake:
             named = "A job that failed is named above with its error and its log. " if self._failed else ""
-            kept = f"Every finished result is kept: {self.format_command()} measures only what is missing."
+            kept = f"Every finished record is kept: {self.format_command()} measures only what is missing."
             self._write(f"\nThe run did not finish. {named}{kept}")
 
     def _last_words(self) -> str:
