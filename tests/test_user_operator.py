@@ -58,6 +58,8 @@ def test_its_record_and_every_result_hold_what_was_measured_with_what(extended_r
     assert record["sources"] == {str(path): sha256(path)}
     placed = Counter(one["operator"] for one in extended_run.read("roofline.json")["operators"] if one["sealed"])
     assert (placed["mine"], placed["gelu"]) == (2, 1)
+    own = extended_run.read("roofline.json")["own_operators"]
+    assert all(way["generic"] for operator in own for way in operator["ways"].values())
     for page in ("verification.md", "report.html"):
         assert "MINE" in (extended_run.results / page).read_text(encoding="utf-8")
     manifest = extended_run.read("manifest.json")

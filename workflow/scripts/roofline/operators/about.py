@@ -31,6 +31,7 @@ class ImplementationAdvice(Record):
     fused: bool = False
     graph: bool = False
     improvements: tuple[str, ...] = ()
+    generic: bool = Field(default=False, description="its prediction knows calls alone, since it declares no costs")
 
 
 class About:
@@ -156,7 +157,10 @@ def describe_own_operator(operator: Any) -> OwnOperatorRecord:
     for implementation in operator.implementations:
         fused, graph = implementation.fused, implementation.graph
         improvements = getattr(implementation, "improvements", ())
-        advice[implementation.name] = ImplementationAdvice(fused=fused, graph=graph, improvements=improvements)
+        generic = implementation.costs.__qualname__ == "Implementation.costs"
+        advice[implementation.name] = ImplementationAdvice(
+            fused=fused, graph=graph, improvements=improvements, generic=generic
+        )
     return OwnOperatorRecord(
         **copy_fields(operator, "name", "picture", "unit"),
         scopes=getattr(operator, "scope_words", {}),
