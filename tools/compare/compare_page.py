@@ -20,10 +20,10 @@ LEGEND = (
 
 
 def format_summary(comparison: Comparison) -> str:
-    """Return the number of figures by verdict, and of all, in a line."""
+    """Return the number of figures of one model by verdict, and of all of them, in a line."""
     suffix = "; both lists hold the same runs" if comparison.identical else ""
-    count = count_words(len(comparison.figures), "figure")
-    return f"{_counts(comparison.figures)}: of {count} that both sides have{suffix}"
+    count = count_words(len(comparison.judged), "figure")
+    return f"{_counts(comparison.judged)}: of {count} that both sides have{suffix}"
 
 
 def format_page(comparison: Comparison) -> str:
@@ -56,7 +56,7 @@ def format_screen(comparison: Comparison) -> str:
         below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
         below += [f"Not judged, {count_words(count, 'figure')}: {reason}" for reason, count in reasons.items()]
         parts += [f"{name}: {cards}", str(table), "\n".join(below)]
-    return "\n\n".join(parts if comparison.models else [*parts, format_summary(comparison)])
+    return "\n\n".join([*parts, format_summary(comparison)] if comparison.judged else parts)
 
 
 def select_shown(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:

@@ -34,6 +34,10 @@ class ComparedPair(NamedTuple):
     def same_card(self) -> bool:
         return self.a[0].card == self.b[0].card
 
+    @property
+    def other_models(self) -> bool:
+        return self.a[0].record.name != self.b[0].record.name
+
 
 def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[ComparedPair], list[str]]:
     """Return the pairs, and a line per device that is left out.

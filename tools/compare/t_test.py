@@ -81,6 +81,11 @@ class Comparison:
     left_out: list[str]  # devices, with the reason
     figures: list[ComparedQuantity]
 
+    @property
+    def judged(self) -> list[ComparedQuantity]:
+        """The figures whose verdicts count: those of pairs of one model."""
+        return [figure for figure in self.figures if figure.device not in self.models]
+
     def figures_of(self, name: str) -> list[ComparedQuantity]:
         """Return the figures of the pair of this name."""
         return [figure for figure in self.figures if figure.device == name]

@@ -137,6 +137,33 @@ def test_the_exit_status_tells_slower(run, variation, tmp_path, monkeypatch, cap
     assert ended.value.code == 2
 
 
+def renamed(run, **names):
+    """The run with known UUIDs, and with other names of devices, by their keys."""
+    devices = {
+        key: record.model_copy(update={"name": names.get(key, record.name), "uuid": f"one {key}"})
+        for key, record in run.devices.items()
+    }
+    return dataclasses.replace(run, devices=devices)
+
+
+def test_other_cpus_next_to_gpus_of_one_model_hide_no_slower_figure(
+    reference, run, variation, tmp_path, monkeypatch, capsys
+):
+    variation(runs=0.001)
+    monkeypatch.chdir(tmp_path)
+    whole = open_run(reference)
+    of_cpu = [quantity for quantity in whole.quantities if quantity.device == "cpu"]
+    with_cpu = renamed(dataclasses.replace(run, devices=whole.devices, quantities=[*run.quantities, *of_cpu]))
+    slower = renamed(another(with_cpu, factor=0.5, only="fp16"), cpu="another CPU")
+    like = renamed(another(with_cpu, factor=0.5, only="dram_copy"), cpu="another CPU")
+    monkeypatch.setattr(command, "open_run", {Path("a"): with_cpu, Path("slower"): slower, Path("like"): like}.get)
+    monkeypatch.setattr(command.two_models, "draw_roofs", None)  # one model of GPU has one roof
+    assert command.main(["a", "slower", "--force"]) == 1
+    assert "1 SLOWER" in capsys.readouterr().out.splitlines()[-2]
+    assert command.main(["a", "like", "--force"]) == 0
+    assert '"SLOWER"' in (tmp_path / command.FOLDER / "comparison.json").read_text(), "of the CPUs"
+
+
 @pytest.mark.parametrize("a, b", [("", "x"), ("nowhere.tar.gz", "y.tar.gz")])
 def test_what_cannot_be_read_is_status_2_and_a_line(tmp_path, monkeypatch, capsys, a, b):
     monkeypatch.chdir(tmp_path)
