@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         pairs, _ = pair_devices(a_runs, b_runs, options.force)
         main_pairs = [pair for pair in pairs if pair.a[0].record.device_kind == "gpu"] or pairs
         if all(pair.other_models for pair in main_pairs):
-            picture = two_models.draw_roofs(a_runs[0], b_runs[0])
+            picture = two_models.draw_roofs(main_pairs[0])
         else:
             picture = compare_picture.draw_changes(comparison)
         figure_style.save(picture, [FOLDER / "comparison.png"], DPI)

@@ -146,6 +146,21 @@ def renamed(run, **names):
     return dataclasses.replace(run, devices=devices)
 
 
+def test_roofs_are_those_of_the_compared_devices_and_flat_without_sound_reads(run):
+    other = run.devices["gpu0"].model_copy(update={"name": "another GPU", "uuid": "another"})
+    compared = another(run, factor=2.0, doubtful="hbm_read")
+    compared = dataclasses.replace(
+        compared,
+        devices={"gpu0": other, "gpu1": run.devices["gpu0"]},
+        quantities=[quantity._replace(device="gpu1") for quantity in compared.quantities],
+    )
+    (pair,) = command.pair_devices([run], [compared])[0]
+    (axes,) = command.two_models.draw_roofs(pair).axes
+    roofs = [line for line in axes.lines if " fp16 " in line.get_label()]
+    slope, flat = (list(line.get_ydata()) for line in roofs)
+    assert slope[0] < slope[1] == slope[2] and flat == [2 * slope[2]] * 3
+
+
 def test_other_cpus_next_to_gpus_of_one_model_hide_no_slower_figure(
     reference, run, variation, tmp_path, monkeypatch, capsys
 ):
