@@ -78,7 +78,7 @@ class Comparison:
     pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
     models: list[str]  # names of the pairs of two models of card: asked of them is how many times as fast B is
     differences: list[str]  # apart from the figures
-    left_out: list[str]  # devices, with the reason
+    left_out: list[str]  # devices and ceilings, with the reason
     figures: list[ComparedQuantity]
 
     @property
