@@ -23,12 +23,15 @@ def format_summary(comparison: Comparison) -> str:
     """Return the number of figures of one model by verdict, and of all of them, in a line."""
     suffix = "; both lists hold the same runs" if comparison.identical else ""
     count = count_words(len(comparison.judged), "figure")
+    count += " of one model" if comparison.models else ""
     return f"{_counts(comparison.judged)}: of {count} that both sides have{suffix}"
 
 
 def format_page(comparison: Comparison) -> str:
     """Return the whole comparison as Markdown."""
-    parts = ["# B compared with A", f"{format_summary(comparison)}.", *_head(comparison, "- ")]
+    parts = ["# B compared with A", *(f"{name}: {two_models.QUESTION}" for name in comparison.models)]
+    judged = comparison.judged or not comparison.models
+    parts += [f"{format_summary(comparison)}." if judged else "", *_head(comparison, "- ")]
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
         if name in comparison.models:
@@ -39,7 +42,7 @@ def format_page(comparison: Comparison) -> str:
         table = drop_empty_columns(COLUMNS, [_row(figure, notes) for figure in figures], 2)
         below = "\n".join(f"- [{place}] {reason}" for reason, place in notes.items())
         parts += [f"## {name}", f"Measured on {cards}.", str(table), below]
-    return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
+    return "\n\n".join(filter(None, [*parts, LEGEND if judged else ""])) + "\n"
 
 
 def format_screen(comparison: Comparison) -> str:

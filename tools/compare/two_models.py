@@ -11,6 +11,7 @@ from roofline.api import DTYPES, dtype_colour, group_by, number
 from roofline.api import figure_style as style
 
 COLUMNS = ["figure", "A", "B", "B is so many times as fast", "95 % interval"]
+QUESTION = "how many times as fast B is, for each ceiling and the best cells."
 INTENSITIES = (0.1, 1e4)  # FLOP/byte, of the picture
 
 
