@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import two_models
 from t_test import TIMES, ComparedQuantity, Comparison
 
-from roofline.api import MarkdownTable, count_words, drop_empty_columns, number, percent
+from roofline.api import count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
@@ -35,7 +35,7 @@ def format_page(comparison: Comparison) -> str:
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
         if name in comparison.models:
-            parts += [f"## {name}", str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            parts += [f"## {name}", two_models.format_table(figures)]
             continue
         reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
         notes = {reason: place for place, reason in enumerate(reasons, 1)}
@@ -51,7 +51,7 @@ def format_screen(comparison: Comparison) -> str:
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
         if name in comparison.models:
-            parts += [name, str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            parts += [name, two_models.format_table(figures)]
             continue
         rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(figures)]
         table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])

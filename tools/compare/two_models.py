@@ -7,11 +7,15 @@ from matplotlib.figure import Figure
 from pairing import ComparedPair
 from t_test import ComparedQuantity
 
-from roofline.api import DTYPES, dtype_colour, group_by, number
+from roofline.api import DTYPES, MarkdownTable, dtype_colour, group_by, number
 from roofline.api import figure_style as style
 
 COLUMNS = ["figure", "A", "B", "B is so many times as fast", "95 % interval"]
 QUESTION = "how many times as fast B is, for each ceiling and the best cells."
+BEST = (
+    "Best cells, of each operator and dtype: the longest case in A by the implementation that is fastest in A, of cells"
+    " that both sides have. A side's own fastest may be another."
+)
 INTENSITIES = (0.1, 1e4)  # FLOP/byte, of the picture
 
 
@@ -23,6 +27,11 @@ def select_best(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:
     by_operator = group_by(fastest, lambda figure: (figure.key.split("/")[0], figure.key.split("/")[-4]))
     longest = [max(cells, key=lambda figure: figure.a[0]) for cells in by_operator.values()]
     return [figure for figure in figures if not figure.kind.endswith("_time")] + longest
+
+
+def format_table(figures: Sequence[ComparedQuantity]) -> str:
+    """Return these figures as a table, and how the best cells are chosen."""
+    return f"{MarkdownTable(COLUMNS, list_rows(figures))}\n\n{BEST}"
 
 
 def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:

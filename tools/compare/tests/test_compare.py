@@ -122,6 +122,7 @@ def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkey
     assert figures["hbm_read"]["verdict"] == "SLOWER" and "| hbm_read " in (folder / "comparison.md").read_text()
     opening = (folder / "comparison.md").read_text().partition("Runs:")[0]
     assert "how many times as fast" in opening and "SLOWER" not in opening, "no verdicts on two models"
+    assert "own fastest may be another" in screen
     assert "bf16, bf16 sustained" in screen and "other measuring method" in screen
     rows = {cells[1].strip(): cells for line in screen.splitlines() if (cells := line.split("|"))[1:]}
     assert float(rows["hbm_read"][4]) == pytest.approx(figures["hbm_read"]["ratio"], rel=1e-2)
