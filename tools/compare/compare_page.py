@@ -11,7 +11,7 @@ from roofline.api import count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
-SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
+SCREEN = ["figure", "unit", "A", "B", "B/A", "verdict", "would find"]
 SHOWN_TIMES, NAME_LENGTH = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
     "B/A: for a time, above 1 is slower. SAME: the 95 % interval lies within the margin. SLOWER, FASTER: beyond chance"
@@ -54,7 +54,7 @@ def format_screen(comparison: Comparison) -> str:
             parts += [name, two_models.format_table(figures)]
             continue
         rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(figures)]
-        table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])
+        table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows], 2)
         reasons = Counter(figure.reason for figure in figures if figure.reason)
         below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
         below += [f"Not judged, {count_words(count, 'figure')}: {reason}" for reason, count in reasons.items()]

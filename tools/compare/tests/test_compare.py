@@ -125,6 +125,7 @@ def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkey
     assert "own fastest may be another" in screen
     assert "bf16, bf16 sustained" in screen and "other measuring method" in screen
     rows = {cells[1].strip(): cells for line in screen.splitlines() if (cells := line.split("|"))[1:]}
+    assert rows["dram_copy"][2].strip() == "GB/s"
     assert float(rows["hbm_read"][4]) == pytest.approx(figures["hbm_read"]["ratio"], rel=1e-2)
     (attention,) = [cells for name, cells in rows.items() if name.startswith("decode attention") and "fp16" in name]
     assert "fused_graph" in attention[1] and float(attention[4]) < 1, "a time of B that is longer"
