@@ -220,15 +220,16 @@ def measure_steps(
 ) -> tuple[MeasuredSteps, str]:
     """Time steps on this machine if MEASURE=1 asks for it. Returns them, and why others were not timed, "" if all were.
 
-    Raises UserError if CARD is not this machine's GPU.
+    Raises UserError without a GPU, or if CARD is of another one.
     """
     if not arguments.measure:
         return {}, ""
     gpu = next((identity for identity in api.discover().values() if identity.kind == "gpu"), None)
-    if not gpu or [card.name for card in cards] != [gpu.name]:
-        this_gpu = gpu.name if gpu else "no GPU"
-        card_names = ", ".join(arguments.card)
-        raise api.UserError(f"MEASURE=1: this machine has {this_gpu}, and CARD is {card_names}: not one model")
+    if not gpu:
+        raise api.UserError("MEASURE=1: this machine has no GPU to measure on")
+    names = [card.name for card in cards]
+    if names != [gpu.name]:
+        raise api.UserError(f"MEASURE=1: CARD is of {api.join_words(names)}; allowed: this machine's {gpu.name}")
     try:
         read_dense(entry)
     except NotDense as error:

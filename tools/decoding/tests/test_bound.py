@@ -134,6 +134,16 @@ def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
     assert status == 1 and len(said.splitlines()) == 1 and all(word in said for word in words)
 
 
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [({}, "has no GPU"), ({"gpu0": SimpleNamespace(kind="gpu", name="A card")}, "of NVIDIA H200; allowed: .* A card")],
+)
+def test_a_step_is_measured_only_on_a_gpu_of_the_card(capsys, monkeypatch, here, words):
+    monkeypatch.setattr(decoding.api, "discover", lambda: here)
+    status, said = made(capsys, "llama-3-8b", "--card", str(REFERENCE), "--measure")
+    assert status == 1 and re.fullmatch(f"MEASURE=1: .*{words}.*\n", said)
+
+
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
     card = CardLimits("A card", "made up", 80 << 30, "hbm_read", CARD)
     found = bound_steps(MODELS["llama-3-8b"], card, [1, 8], [1024], BF16)
