@@ -1,7 +1,7 @@
 """make compare: two lists of runs, figure by figure.
 
 A and B are lists of archives, results folders or folders of reference/. --force also compares other models of card. The
-exit status is 1 if a figure is SLOWER, and 2 if the lists cannot be read or compared.
+exit status is 1 if a figure of one model is SLOWER, and 2 if the lists cannot be read or compared.
 """
 
 import argparse
@@ -42,13 +42,18 @@ def main(arguments: list[str]) -> int:
         table = {"schema_version": SCHEMA_VERSION} | asdict(comparison)
         write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
         write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
-        picture = draw_roofs(a_runs[0], b_runs[0]) if comparison.models else draw_changes(comparison)
+        pairs, _ = pair_devices(a_runs, b_runs, options.force)
+        main_pairs = [pair for pair in pairs if pair.a[0].record.device_kind == "gpu"] or pairs
+        if all(pair.other_models for pair in main_pairs):
+            picture = draw_roofs(main_pairs[0])
+        else:
+            picture = draw_changes(comparison)
         figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return REFUSED
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
-    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.figures) and not comparison.models else 0
+    return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.judged) else 0
 
 
 def open_runs(text: str, side: str) -> list[Run]:
@@ -82,7 +87,7 @@ def compare_runs(a_runs: Sequence[Run], b_runs: Sequence[Run], force: bool = Fal
         differences += run_differences(a_runs, b_runs)
     a_lines, b_lines = ([_line(run) for run in side] for side in (a_runs, b_runs))
     cards, figures = {pair.name: _cards(pair) for pair in pairs}, t_test.judge_pairs(pairs, identical)
-    models = [pair.name for pair in pairs if pair.a[0].record.name != pair.b[0].record.name]
+    models = [pair.name for pair in pairs if pair.other_models]
     return t_test.Comparison(identical, a_lines, b_lines, cards, models, differences, left_out, figures)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import two_models
 from t_test import TIMES, ComparedQuantity, Comparison
 
-from roofline.api import MarkdownTable, count_words, drop_empty_columns, number, percent
+from roofline.api import count_words, drop_empty_columns, number, percent
 
 VERDICTS = ("SLOWER", "FASTER", "UNCLEAR", "SAME")
 COLUMNS = ["figure", "unit", "A", "B", "B/A", "95 % interval", "verdict", "would find", "why"]
-SCREEN = ["figure", "A", "B", "B/A", "verdict", "would find"]
+SCREEN = ["figure", "unit", "A", "B", "B/A", "verdict", "would find"]
 SHOWN_TIMES, NAME_LENGTH = 20, 72  # on the terminal: times that changed, and characters of a name
 LEGEND = (
     "B/A: for a time, above 1 is slower. SAME: the 95 % interval lies within the margin. SLOWER, FASTER: beyond chance"
@@ -20,26 +20,29 @@ LEGEND = (
 
 
 def format_summary(comparison: Comparison) -> str:
-    """Return the number of figures by verdict, and of all, in a line."""
+    """Return the number of figures of one model by verdict, and of all of them, in a line."""
     suffix = "; both lists hold the same runs" if comparison.identical else ""
-    count = count_words(len(comparison.figures), "figure")
-    return f"{_counts(comparison.figures)}: of {count} that both sides have{suffix}"
+    count = count_words(len(comparison.judged), "figure")
+    count += " of one model" if comparison.models else ""
+    return f"{_counts(comparison.judged)}: of {count} that both sides have{suffix}"
 
 
 def format_page(comparison: Comparison) -> str:
     """Return the whole comparison as Markdown."""
-    parts = ["# B compared with A", f"{format_summary(comparison)}.", *_head(comparison, "- ")]
+    parts = ["# B compared with A", *(f"{name}: {two_models.QUESTION}" for name in comparison.models)]
+    judged = comparison.judged or not comparison.models
+    parts += [f"{format_summary(comparison)}." if judged else "", *_head(comparison, "- ")]
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
         if name in comparison.models:
-            parts += [f"## {name}", str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            parts += [f"## {name}", two_models.format_table(figures)]
             continue
         reasons = dict.fromkeys(figure.reason for figure in figures if figure.reason)
         notes = {reason: place for place, reason in enumerate(reasons, 1)}
         table = drop_empty_columns(COLUMNS, [_row(figure, notes) for figure in figures], 2)
         below = "\n".join(f"- [{place}] {reason}" for reason, place in notes.items())
         parts += [f"## {name}", f"Measured on {cards}.", str(table), below]
-    return "\n\n".join([*filter(None, parts), LEGEND]) + "\n"
+    return "\n\n".join(filter(None, [*parts, LEGEND if judged else ""])) + "\n"
 
 
 def format_screen(comparison: Comparison) -> str:
@@ -48,15 +51,15 @@ def format_screen(comparison: Comparison) -> str:
     for name, cards in comparison.pairs.items():
         figures = comparison.figures_of(name)
         if name in comparison.models:
-            parts += [name, str(MarkdownTable(two_models.COLUMNS, two_models.list_rows(figures)))]
+            parts += [name, two_models.format_table(figures)]
             continue
         rows = [dict(zip(COLUMNS, _row(figure, {}), strict=True)) for figure in select_shown(figures)]
-        table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows])
+        table = drop_empty_columns(SCREEN, [[shorten_name(row[column]) for column in SCREEN] for row in rows], 2)
         reasons = Counter(figure.reason for figure in figures if figure.reason)
         below = [f"Times of operators: {_counts([figure for figure in figures if figure.kind in TIMES])}."]
         below += [f"Not judged, {count_words(count, 'figure')}: {reason}" for reason, count in reasons.items()]
         parts += [f"{name}: {cards}", str(table), "\n".join(below)]
-    return "\n\n".join(parts if comparison.models else [*parts, format_summary(comparison)])
+    return "\n\n".join([*parts, format_summary(comparison)] if comparison.judged else parts)
 
 
 def select_shown(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:

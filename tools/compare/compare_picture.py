@@ -19,8 +19,9 @@ MARKS += "Arrows: SLOWER and FASTER. Full dots: SAME. Open dots: UNCLEAR."
 
 @style.styled()
 def draw_changes(comparison: Comparison) -> Figure:
-    """Draw the figures of the terminal in a panel per pair of devices."""
-    panels = {name: rows for name in comparison.pairs if (rows := select_shown(comparison.figures_of(name)))}
+    """Draw the figures of the terminal in a panel per pair of devices of one model."""
+    judged = [name for name in comparison.pairs if name not in comparison.models]
+    panels = {name: rows for name in judged if (rows := select_shown(comparison.figures_of(name)))}
     lines = [*style.wrap_text(format_summary(comparison)), *style.wrap_text(MARKS)]
     top = sum(PANEL_TITLE + ROW * len(rows) + FOOT for rows in panels.values())
     height = HEAD + style.LINE * len(lines) + top

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from roofline.api import DeviceRecord, Quantity, Run, UserError, group_by, is_comparable
+from roofline.api import DeviceRecord, Quantity, Run, UserError, group_by, is_comparable, join_words
 
 HARDWARE = ["multiprocessors", "mig_slice", "power_limit_w", "sm_clock_max_mhz", "memory_clock_max_mhz", "ecc_enabled"]
 BLOCKING = ("multiprocessors", "mig_slice")  # devices that differ in one of them are as good as other models
@@ -34,9 +34,13 @@ class ComparedPair(NamedTuple):
     def same_card(self) -> bool:
         return self.a[0].card == self.b[0].card
 
+    @property
+    def other_models(self) -> bool:
+        return self.a[0].record.name != self.b[0].record.name
+
 
 def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tuple[list[ComparedPair], list[str]]:
-    """Return the pairs, and a line per device that is left out.
+    """Return the pairs, and a line per device or set of ceilings that is left out.
 
     A card is compared with itself if both lists have it, else with others of its model. `force` compares other models
     of one kind too. Raises UserError if nothing can be compared, or only by force.
@@ -59,7 +63,21 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
     hint = "; FORCE=1 compares other models of card" if needs_force and not force else ""
     if hint or not pairs:
         raise UserError(f"cannot be compared: {'; '.join(left_out)}{hint}")
-    return _with_unique_names(pairs), list(dict.fromkeys(left_out))
+    return _with_unique_names(pairs), [*dict.fromkeys(left_out), *_other_methods(a, b, methods)]
+
+
+def _other_methods(a: Iterable[Run], b: Iterable[Run], methods: Collection[int]) -> list[str]:
+    """Return a line that names the ceilings of GPUs that both sides have, but not by a like method; [] without any."""
+    a_names, b_names = ([figure.name for run in side for figure in _unlike(run, methods)] for side in (a, b))
+    names = [name for name in dict.fromkeys(a_names) if name in b_names]
+    return [f"{join_words(names)}: other measuring method"] if names else []
+
+
+def _unlike(run: Run, methods: Collection[int]) -> list[Quantity]:
+    """Return the ceilings of a run's GPUs that these measuring methods do not give alike."""
+    gpus = [key for key, record in run.devices.items() if record.device_kind == "gpu"]
+    ceilings = [figure for figure in run.quantities if figure.device in gpus and not figure.kind.endswith("_time")]
+    return [figure for figure in ceilings if not is_comparable(figure.key, methods)]
 
 
 def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:

@@ -78,8 +78,13 @@ class Comparison:
     pairs: dict[str, str]  # whether one card is on both sides, in words, by the names of the pairs
     models: list[str]  # names of the pairs of two models of card: asked of them is how many times as fast B is
     differences: list[str]  # apart from the figures
-    left_out: list[str]  # devices, with the reason
+    left_out: list[str]  # devices and ceilings, with the reason
     figures: list[ComparedQuantity]
+
+    @property
+    def judged(self) -> list[ComparedQuantity]:
+        """The figures whose verdicts count: those of pairs of one model."""
+        return [figure for figure in self.figures if figure.device not in self.models]
 
     def figures_of(self, name: str) -> list[ComparedQuantity]:
         """Return the figures of the pair of this name."""

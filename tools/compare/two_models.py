@@ -1,14 +1,21 @@
 """Two models of card: how many times as fast the second is, per ceiling and best cell, and the roofs of both."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
+from pairing import ComparedPair
 from t_test import ComparedQuantity
 
-from roofline.api import Run, dtype_colour, group_by, number
+from roofline.api import DTYPES, MarkdownTable, dtype_colour, group_by, number
 from roofline.api import figure_style as style
 
 COLUMNS = ["figure", "A", "B", "B is so many times as fast", "95 % interval"]
+QUESTION = "how many times as fast B is, for each ceiling and the best cells."
+BEST = (
+    "Best cells, of each operator and dtype: the longest case in A by the implementation that is fastest in A, of cells"
+    " that both sides have. A side's own fastest may be another."
+)
 INTENSITIES = (0.1, 1e4)  # FLOP/byte, of the picture
 
 
@@ -20,6 +27,11 @@ def select_best(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:
     by_operator = group_by(fastest, lambda figure: (figure.key.split("/")[0], figure.key.split("/")[-4]))
     longest = [max(cells, key=lambda figure: figure.a[0]) for cells in by_operator.values()]
     return [figure for figure in figures if not figure.kind.endswith("_time")] + longest
+
+
+def format_table(figures: Sequence[ComparedQuantity]) -> str:
+    """Return these figures as a table, and how the best cells are chosen."""
+    return f"{MarkdownTable(COLUMNS, list_rows(figures))}\n\n{BEST}"
 
 
 def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:
@@ -36,21 +48,25 @@ def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:
 
 
 @style.styled()
-def draw_roofs(a: Run, b: Run) -> Figure:
-    """Draw the GEMM roofs and the slope of memory reads of the first device of A, and dashed of B."""
+def draw_roofs(pair: ComparedPair) -> Figure:
+    """Draw roofs that both sides have and the slope of memory reads: of a device of A, and dashed of one of B.
+
+    Only sound figures count: roofs are flat without reads, and those of multiply-adds if there is no GEMM.
+    """
+    names = [name for name in pair.a[0].figures if name in pair.b[0].figures]
+    names = [name for name in names if not name.endswith("_fma")] if DTYPES.keys() & {*names} else names
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
-    for run, dashes in ((a, "-"), (b, "--")):
-        device = next(iter(run.roofline.devices))
-        rows = [row for row in run.roofline.ceilings if row.device == device and not row.doubt]
-        reads = next(row.gb_per_s / 1e3 for row in rows if row.name.endswith("_read"))
-        for row in (row for row in rows if row.kind == "compute" and row.workload == "gemm"):
-            ridge = row.tflops / reads
-            line = [INTENSITIES[0], ridge, INTENSITIES[1]], [INTENSITIES[0] * reads, row.tflops, row.tflops]
-            label = f"{run.roofline.devices[device].name} {row.name} {number(row.tflops)}"
-            axes.loglog(*line, dashes, color=dtype_colour(row.dtype), label=label)
+    for device, dashes in ((pair.a[0], "-"), (pair.b[0], "--")):
+        rows = [row for row in device.figures.values() if not row.doubt]
+        reads = next((row.value / 1e3 for row in rows if row.kind == "memory" and row.key.endswith("_read")), math.inf)
+        for row in (row for row in rows if row.kind == "burst" and row.key in names):
+            intensities = [INTENSITIES[0], max(INTENSITIES[0], row.value / reads), INTENSITIES[1]]
+            rates = [min(row.value, intensity * reads) for intensity in intensities]
+            label = f"{device.record.name} {row.name} {number(row.value)}"
+            axes.loglog(intensities, rates, dashes, color=dtype_colour(row.key.removesuffix("_fma")), label=label)
     axes.set(xlabel="intensity, FLOP/byte", ylabel="TFLOPS, bursts under the slope of memory reads")
     for axis in (axes.xaxis, axes.yaxis):
         style.set_log_axis(axis, "{:g}".format)
-    axes.legend(fontsize=7, ncols=2)
+    axes.legend(fontsize=7, ncols=2, loc="lower right")
     return figure

@@ -182,7 +182,8 @@ def load_card(name: str) -> CardLimits:
             continue
         read = ceilings[read_names[0]]
         burst = {dtype: product.burst_tflops or product.tflops for dtype, product in products.items()}
-        sustained = {dtype: product.sustained_tflops for dtype, product in products.items() if product.sustained_tflops}
+        loads = {dtype: product.sustained_tflops for dtype, product in products.items() if product.sustained_tflops}
+        sustained = {dtype: min(rate, burst[dtype]) for dtype, rate in loads.items()}  # above the burst is noise
         doubted = api.join_words(ceiling.name for ceiling in (read, *products.values()) if ceiling.doubt)
         gpus = sum(device_record.device_kind == "gpu" for device_record in run.devices.values()) or 1
         return CardLimits(
@@ -191,7 +192,7 @@ def load_card(name: str) -> CardLimits:
             memory_bytes=record.memory_total_bytes,
             memory_ceiling=read.name,
             burst=CardCeilings(read.gb_per_s, burst),
-            sustained=CardCeilings(read.sustained_gb_per_s or read.gb_per_s, sustained),
+            sustained=CardCeilings(min(read.sustained_gb_per_s or read.gb_per_s, read.gb_per_s), sustained),
             usd_per_hour=(run.manifest.times.usd_per_hour or 0) / gpus or None,  # the manifest's is of the machine
             read_power_w=read.energy.power_w if read.energy and not read.energy.reason else None,
         )
@@ -220,15 +221,16 @@ def measure_steps(
 ) -> tuple[MeasuredSteps, str]:
     """Time steps on this machine if MEASURE=1 asks for it. Returns them, and why others were not timed, "" if all were.
 
-    Raises UserError if CARD is not this machine's GPU.
+    Raises UserError without a GPU, or if CARD is of another one.
     """
     if not arguments.measure:
         return {}, ""
     gpu = next((identity for identity in api.discover().values() if identity.kind == "gpu"), None)
-    if not gpu or [card.name for card in cards] != [gpu.name]:
-        this_gpu = gpu.name if gpu else "no GPU"
-        card_names = ", ".join(arguments.card)
-        raise api.UserError(f"MEASURE=1: this machine has {this_gpu}, and CARD is {card_names}: not one model")
+    if not gpu:
+        raise api.UserError("MEASURE=1: this machine has no GPU to measure on")
+    names = [card.name for card in cards]
+    if names != [gpu.name]:
+        raise api.UserError(f"MEASURE=1: CARD is of {api.join_words(names)}; allowed: this machine's {gpu.name}")
     try:
         read_dense(entry)
     except NotDense as error:

@@ -120,7 +120,12 @@ def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkey
     assert {path.name for path in folder.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
     figures = {figure["key"]: figure for figure in json.loads((folder / "comparison.json").read_text())["figures"]}
     assert figures["hbm_read"]["verdict"] == "SLOWER" and "| hbm_read " in (folder / "comparison.md").read_text()
+    opening = (folder / "comparison.md").read_text().partition("Runs:")[0]
+    assert "how many times as fast" in opening and "SLOWER" not in opening, "no verdicts on two models"
+    assert "own fastest may be another" in screen
+    assert "bf16, bf16 sustained" in screen and "other measuring method" in screen
     rows = {cells[1].strip(): cells for line in screen.splitlines() if (cells := line.split("|"))[1:]}
+    assert rows["dram_copy"][2].strip() == "GB/s"
     assert float(rows["hbm_read"][4]) == pytest.approx(figures["hbm_read"]["ratio"], rel=1e-2)
     (attention,) = [cells for name, cells in rows.items() if name.startswith("decode attention") and "fp16" in name]
     assert "fused_graph" in attention[1] and float(attention[4]) < 1, "a time of B that is longer"
@@ -135,6 +140,48 @@ def test_the_exit_status_tells_slower(run, variation, tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit) as ended:
         exit_with(lambda arguments: 1 // 0, command.REFUSED)
     assert ended.value.code == 2
+
+
+def renamed(run, **names):
+    """The run with known UUIDs, and with other names of devices, by their keys."""
+    devices = {
+        key: record.model_copy(update={"name": names.get(key, record.name), "uuid": f"one {key}"})
+        for key, record in run.devices.items()
+    }
+    return dataclasses.replace(run, devices=devices)
+
+
+def test_roofs_are_those_of_the_compared_devices_and_flat_without_sound_reads(run):
+    other = run.devices["gpu0"].model_copy(update={"name": "another GPU", "uuid": "another"})
+    compared = another(run, factor=2.0, doubtful="hbm_read")
+    compared = dataclasses.replace(
+        compared,
+        devices={"gpu0": other, "gpu1": run.devices["gpu0"]},
+        quantities=[quantity._replace(device="gpu1") for quantity in compared.quantities],
+    )
+    (pair,) = command.pair_devices([run], [compared])[0]
+    (axes,) = command.draw_roofs(pair).axes
+    roofs = [line for line in axes.lines if " fp16 " in line.get_label()]
+    slope, flat = (list(line.get_ydata()) for line in roofs)
+    assert slope[0] < slope[1] == slope[2] and flat == [2 * slope[2]] * 3
+
+
+def test_other_cpus_next_to_gpus_of_one_model_hide_no_slower_figure(
+    reference, run, variation, tmp_path, monkeypatch, capsys
+):
+    variation(runs=0.001)
+    monkeypatch.chdir(tmp_path)
+    whole = open_run(reference)
+    of_cpu = [quantity for quantity in whole.quantities if quantity.device == "cpu"]
+    with_cpu = renamed(dataclasses.replace(run, devices=whole.devices, quantities=[*run.quantities, *of_cpu]))
+    slower = renamed(another(with_cpu, factor=0.5, only="fp16"), cpu="another CPU")
+    like = renamed(another(with_cpu, factor=0.5, only="dram_copy"), cpu="another CPU")
+    monkeypatch.setattr(command, "open_run", {Path("a"): with_cpu, Path("slower"): slower, Path("like"): like}.get)
+    monkeypatch.setattr(command, "draw_roofs", None)  # one model of GPU has one roof
+    assert command.main(["a", "slower", "--force"]) == 1
+    assert "1 SLOWER" in capsys.readouterr().out.splitlines()[-2]
+    assert command.main(["a", "like", "--force"]) == 0
+    assert '"SLOWER"' in (tmp_path / command.FOLDER / "comparison.json").read_text(), "of the CPUs"
 
 
 @pytest.mark.parametrize("a, b", [("", "x"), ("nowhere.tar.gz", "y.tar.gz")])

@@ -86,6 +86,7 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
     assert re.search(r"28\s+sequences\s+of\s+1024", said)
     assert (decoding.FOLDER / "llama-3-70b.png").stat().st_size
     (step,) = json.loads((decoding.FOLDER / "llama-3-70b.json").read_text())["steps"]
+    assert step["sustained_s"] >= step["bound_s"], "reads under load are faster by noise"
     assert step["tokens_per_s"] == pytest.approx(expected) and step["measured_s"] is None
     cards = f"{REFERENCE},NVIDIA A100-SXM4-80GB"
     status, said = made(capsys, "mixtral-8x7b", "--card", cards, "--batch", "8", "--context", "1024")
@@ -132,6 +133,16 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
 def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
     status, said = made(capsys, *arguments)
     assert status == 1 and len(said.splitlines()) == 1 and all(word in said for word in words)
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [({}, "has no GPU"), ({"gpu0": SimpleNamespace(kind="gpu", name="A card")}, "of NVIDIA H200; allowed: .* A card")],
+)
+def test_a_step_is_measured_only_on_a_gpu_of_the_card(capsys, monkeypatch, here, words):
+    monkeypatch.setattr(decoding.api, "discover", lambda: here)
+    status, said = made(capsys, "llama-3-8b", "--card", str(REFERENCE), "--measure")
+    assert status == 1 and re.fullmatch(f"MEASURE=1: .*{words}.*\n", said)
 
 
 def test_a_measured_step_is_shown_with_its_share_of_the_bound():
