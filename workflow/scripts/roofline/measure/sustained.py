@@ -51,11 +51,13 @@ def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step
     return load and load.model_copy(update={"contention": contention})
 
 
-def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+def measure_sustained_once(
+    device: CudaDevice, work: LoadedWork, seconds: float, step_s: float, most_extension_s: float = MOST_EXTENSION_S
+) -> Sustained | None:
     """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
 
-    It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most MOST_EXTENSION_S longer. It is not
-    repeated when disturbed. None if the device ran no chunk.
+    It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most `most_extension_s` longer. It is
+    not repeated when disturbed. None if the device ran no chunk.
     """
     count, limit = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds)
     chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
@@ -75,7 +77,7 @@ def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float,
             curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
-            if limit.seconds <= at_s and limit.seconds < seconds + MOST_EXTENSION_S:
+            if limit.seconds <= at_s and limit.seconds < seconds + most_extension_s:
                 so_far = summarise_load(curve, work.spec, limit.seconds)
                 limit.seconds += EXTENSION_S if is_uncertain(so_far) else 0.0
     if not curve:
