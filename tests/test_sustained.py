@@ -110,9 +110,9 @@ def test_a_cycle_that_fades_is_found():
 class DippingCard(FakeDevice):
     """Load whose rate dips every cycle of 18 chunks, in the second cycle by more or less than in the others."""
 
-    def __init__(self, second_dip):
+    def __init__(self, second_dip, queued=0):
         super().__init__("gpu")
-        self.second_dip = second_dip
+        self.second_dip, self.queued = second_dip, queued
 
     def time_load_chunks(self, step, count, limit, singly):
         chunk = 0
@@ -121,6 +121,9 @@ class DippingCard(FakeDevice):
             rate = 1.0 if place else self.second_dip if cycle == 2 else 0.9
             chunk += 1
             yield CHUNK_S * chunk, [CHUNK_S / count / rate] * count, None
+        for _ in range(self.queued):  # the rest of the queue, slow enough to widen the interval
+            chunk += 1
+            yield CHUNK_S * chunk, [9 * CHUNK_S / count] * count, None
         self.now = CHUNK_S * chunk
 
 
@@ -132,6 +135,11 @@ def test_a_load_goes_on_while_its_mean_is_uncertain_and_keeps_its_samples(second
     low, high = load.ci95_gb_per_s
     assert low <= load.gb_per_s <= high and load.drift is not None
     assert min(point.gb_per_s for point in load.curve) < load.gb_per_s < max(point.gb_per_s for point in load.curve)
+
+
+def test_a_load_that_may_end_is_not_extended_once_its_queue_runs_dry():
+    load = measure_memory_load(DippingCard(0.9, queued=3), lambda index: None, 1e9, 0.01, 3.0)
+    assert load.duration_s == 3.0
 
 
 def test_a_load_beside_others_ends_with_them_however_uncertain_its_mean_is(monkeypatch):

@@ -59,7 +59,7 @@ def measure_sustained_once(
     It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most `most_extension_s` longer. It is
     not repeated when disturbed. None if the device ran no chunk.
     """
-    count, limit = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds)
+    count, limit, most_s = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds), seconds + most_extension_s
     chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
     curve: list[LoadPoint] = []
     first_steps_s: list[float] = []
@@ -77,9 +77,11 @@ def measure_sustained_once(
             curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
-            if limit.seconds <= at_s and limit.seconds < seconds + most_extension_s:
-                so_far = summarise_load(curve, work.spec, limit.seconds)
-                limit.seconds += EXTENSION_S if is_uncertain(so_far) else 0.0
+            if limit.seconds <= at_s and limit.seconds < most_s:
+                if is_uncertain(summarise_load(curve, work.spec, limit.seconds)):
+                    limit.seconds += EXTENSION_S
+                else:
+                    most_s = limit.seconds  # decided: the queue runs dry from here on
     if not curve:
         return None
     load = summarise_load(curve, work.spec, limit.seconds, first_steps_s)
