@@ -127,8 +127,9 @@ class DippingCard(FakeDevice):
         self.now = CHUNK_S * chunk
 
 
-@pytest.mark.parametrize(("second_dip", "seconds"), [(0.9, 3.0), (0.3, 5.0)])
+@pytest.mark.parametrize(("second_dip", "seconds"), [(1.0, 3.0), (0.9, 4.0), (0.3, 5.0)])
 def test_a_load_goes_on_while_its_mean_is_uncertain_and_keeps_its_samples(second_dip, seconds):
+    """Two cycles of 0.9 s that agree do not end it, three do."""
     device = DippingCard(second_dip)
     load = measure_memory_load(device, lambda index: None, 1e9, 0.01, 3.0)
     assert (load.duration_s, len(load.curve)) == (seconds, round(seconds / CHUNK_S))
@@ -138,8 +139,8 @@ def test_a_load_goes_on_while_its_mean_is_uncertain_and_keeps_its_samples(second
 
 
 def test_a_load_that_may_end_is_not_extended_once_its_queue_runs_dry():
-    load = measure_memory_load(DippingCard(0.9, queued=3), lambda index: None, 1e9, 0.01, 3.0)
-    assert load.duration_s == 3.0
+    load = measure_memory_load(DippingCard(0.9, queued=3), lambda index: None, 1e9, 0.01, 4.0)
+    assert load.duration_s == 4.0
 
 
 def test_a_load_beside_others_ends_with_them_however_uncertain_its_mean_is(monkeypatch):

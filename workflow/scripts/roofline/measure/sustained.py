@@ -24,6 +24,7 @@ SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
 FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
 INTERVAL_PARTS = 4  # of a load without cycles
 MOST_HALF_WIDTH = 0.01  # of the mean rate: a load with a wider 95 % interval goes on
+FEWEST_CYCLES = 3  # two may agree by chance, and Student's t of two is 12.7
 # By whole seconds, so that chance does not choose the moment: one more cycle of an H200, of which 3 s have two.
 EXTENSION_S, MOST_EXTENSION_S = 1.0, 2.0
 STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
@@ -56,8 +57,8 @@ def measure_sustained_once(
 ) -> Sustained | None:
     """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
 
-    It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most `most_extension_s` longer. It is
-    not repeated when disturbed. None if the device ran no chunk.
+    It goes on while its mean is uncertain, at most `most_extension_s` longer. It is not repeated when disturbed. None
+    if the device ran no chunk.
     """
     count, limit, most_s = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds), seconds + most_extension_s
     chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
@@ -125,7 +126,10 @@ def summarise_load(
 
 
 def is_uncertain(load: Sustained) -> bool:
-    """Return whether the 95 % interval of the mean of a load is wider than MOST_HALF_WIDTH, or not known."""
+    """Return whether a load has cycles, and fewer than FEWEST_CYCLES, or the 95 % interval of its mean is wider than
+    MOST_HALF_WIDTH or not known."""
+    if load.cycle_s and round((load.curve[-1].at_s - (load.settled_after_s or 0)) / load.cycle_s) < FEWEST_CYCLES:
+        return True
     return load.ci95_tflops is None or load.ci95_tflops[1] > (1 + MOST_HALF_WIDTH) * load.tflops
 
 
