@@ -1,9 +1,11 @@
 """Weights on disk: generated, read back in both namings, and refused."""
 
+import contextlib
 import json
 import pickle
 from pathlib import Path
 
+import ml_dtypes
 import numpy
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -63,6 +65,34 @@ def test_an_npz_with_pickled_objects_is_refused(tmp_path):
     for name in ("bad.npz", "short.npz"):
         with pytest.raises(UserError, match=r"not a safetensors or \.npz file"):
             checkpoint.check_checkpoint(tmp_path / name, PRESET)
+
+
+def test_an_npz_of_numpys_bf16_or_encrypted_is_refused_and_one_with_a_mask_is_read(path):
+    arrays, npz = load_file(whole(path)), path.with_suffix(".npz")
+    numpy.savez(npz, **arrays, **{"transformer.h.0.attn.bias": numpy.ones((1, 1, 9, 9), bool)})
+    assert checkpoint.check_checkpoint(npz, PRESET) == "minigpt"
+    content = bytearray(npz.read_bytes())
+    content[content.index(b"PK\3\4") + 6] |= 1
+    content[content.index(b"PK\1\2") + 8] |= 1
+    npz.write_bytes(content)
+    refused(npz, [".npz file"])
+    numpy.savez(npz, **{name: array.astype(ml_dtypes.bfloat16) for name, array in arrays.items()})
+    refused(npz, [".npz file of floats"])
+
+
+@pytest.mark.parametrize("save", [numpy.savez, numpy.savez_compressed])
+def test_a_byte_of_an_npz_that_was_changed_is_a_fault_in_one_line(path, save):
+    npz = path.with_suffix(".npz")
+    save(npz, **load_file(whole(path)))
+    content = npz.read_bytes()
+    lines = []
+    for place in range(0, len(content), 101):
+        npz.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        with contextlib.suppress(UserError):  # not every byte is read
+            checkpoint.load_layer(npz, PRESET, batch=3)
+            continue
+        lines.append(place)
+    assert len(lines) > len(content) // 1000
 
 
 def refused(path, figures):

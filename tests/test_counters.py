@@ -1,6 +1,7 @@
 """Where Nsight Compute is, which cells it counts, and what is made of their counts."""
 
 import json
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,30 @@ def test_a_cell_of_each_operator_is_counted_and_three_shapes_of_the_fused_produc
     assert {rule: len(paths) for rule, paths in in_thorough.items() if len(paths) > 1} == {"rmsnorm_matmul": 3}
     assert len({*in_thorough["rmsnorm_matmul"]}) == 3
     assert profiled_paths("default", seq_lens=[2048])["decode_attn"] == by_default["decode_attn"], "stays as it is"
+
+
+def test_the_inputs_of_one_implementation_are_gone_before_those_of_the_next_are_made(monkeypatch):
+    made: list[weakref.ref] = []
+
+    class Inputs(dict):
+        pass
+
+    def make_inputs(*_):
+        assert all(one() is None for one in made)
+        inputs = Inputs(), [Inputs()]
+        made.extend(weakref.ref(one) for one in (inputs[0], *inputs[1]))
+        return inputs
+
+    def make_prepared(operator, device, case, shared, copies):
+        return SimpleNamespace(shared=shared, copies=copies)
+
+    variant = SimpleNamespace(graph=False, fused=True, unsupported=lambda *_: None, make_prepared=make_prepared)
+    operator = SimpleNamespace(ready_cells=lambda *_: None, implementations_on=lambda kind: [variant] * 3)
+    job, device = SimpleNamespace(cases=["a case"]), SimpleNamespace(kind="gpu")
+    plan = SimpleNamespace(operator=operator, device=device, job=job, choose_copy_count=lambda *_: 1)
+    monkeypatch.setattr(hardware_counters, "make_inputs", make_inputs)
+    monkeypatch.setattr(hardware_counters, "_launch_cell", lambda device, cell: {"count": len(cell.copies)})
+    assert hardware_counters.launch_profiled(plan, every=True) == [{"count": 1}] * 3
 
 
 # ---------------------------------------------------------------- what a report holds

@@ -1,5 +1,6 @@
 """Whether measurements follow from their seals, and how records are read."""
 
+import hashlib
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from records_factory import US, bandwidth_record, cell, hashes_of, operator_reco
 from roofline.core.terms import UserError
 from roofline.records.base import write
 from roofline.records.operator_record import PredictedCell, PredictionsRecord
+from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
 
@@ -85,6 +87,21 @@ def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, p
     cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
     run.predictions["gpu0"] = ("gpu0/predictions.json", cells)
     assert len(lines(run)) == breaks
+
+
+def test_a_field_that_the_format_gains_leaves_the_hash_of_an_entry_as_it_was():
+    class LaterTerms(CostTerms):
+        more: float = 0.0
+
+    class LaterEntry(SealedEntry):
+        more: str | None = None
+        costs: LaterTerms
+
+    counts = {"flops": 1, "bytes": 0.1, "compute_ceiling": "fp32", "memory_ceilings": ["hbm_read"], "constants": {}}
+    fields = counts | {"memory_level": "hbm", "code_sha256": "0" * 64}
+    text = SealedEntry(**fields, costs=CostTerms(calls={"call": 2})).model_dump_json()
+    entry = SealedEntry.model_validate_json(text)
+    assert LaterEntry.model_validate_json(text).sha256 == entry.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 # ---------------------------------------------------------------- reading

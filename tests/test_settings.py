@@ -113,6 +113,14 @@ def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     assert thorough.config.bandwidth.size_mib is None, "null is its own value where no effort speaks of it"
 
 
+@pytest.mark.parametrize(
+    ("rule", "device", "most_s"), [("peak_flops", "gpu0", 5), ("bandwidth_hbm", "gpu0", 10), ("peak_flops", "cpu", 0)]
+)
+def test_an_estimate_allows_for_each_load_and_for_what_it_may_go_on(rule, device, most_s):
+    loaded, unloaded = (complete({"peak_flops": {"sustained_s": seconds}}) for seconds in (3, 0))
+    assert estimate_s(rule, loaded, 1, device) - estimate_s(rule, unloaded, 1, device) == pytest.approx(most_s)
+
+
 def test_a_budget_that_is_given_wins():
     given = {"effort": "thorough", "peak_flops": {"sustained_s": 0, "time_budget_s": 7.5}}
     expected = {("peak_flops", "sustained_s"): 0, ("peak_flops", "time_budget_s"): 7.5}

@@ -1,7 +1,10 @@
 """What a card still gives under sustained load, from curves made by hand and on a fake device."""
 
+import io
 import math
+from types import SimpleNamespace
 
+import load_server
 import pytest
 from factories import HEAT, POWER_CAP, FakeDevice, product
 from hypothesis import given
@@ -107,9 +110,9 @@ def test_a_cycle_that_fades_is_found():
 class DippingCard(FakeDevice):
     """Load whose rate dips every cycle of 18 chunks, in the second cycle by more or less than in the others."""
 
-    def __init__(self, second_dip):
+    def __init__(self, second_dip, queued=0):
         super().__init__("gpu")
-        self.second_dip = second_dip
+        self.second_dip, self.queued = second_dip, queued
 
     def time_load_chunks(self, step, count, limit, singly):
         chunk = 0
@@ -118,13 +121,35 @@ class DippingCard(FakeDevice):
             rate = 1.0 if place else self.second_dip if cycle == 2 else 0.9
             chunk += 1
             yield CHUNK_S * chunk, [CHUNK_S / count / rate] * count, None
+        for _ in range(self.queued):  # the rest of the queue, slow enough to widen the interval
+            chunk += 1
+            yield CHUNK_S * chunk, [9 * CHUNK_S / count] * count, None
+        self.now = CHUNK_S * chunk
 
 
-@pytest.mark.parametrize(("second_dip", "seconds"), [(0.9, 3.0), (0.3, 5.0)])
+@pytest.mark.parametrize(("second_dip", "seconds"), [(1.0, 3.0), (0.9, 4.0), (0.3, 5.0)])
 def test_a_load_goes_on_while_its_mean_is_uncertain_and_keeps_its_samples(second_dip, seconds):
+    """Two cycles of 0.9 s that agree do not end it, three do."""
     device = DippingCard(second_dip)
     load = measure_memory_load(device, lambda index: None, 1e9, 0.01, 3.0)
     assert (load.duration_s, len(load.curve)) == (seconds, round(seconds / CHUNK_S))
     low, high = load.ci95_gb_per_s
     assert low <= load.gb_per_s <= high and load.drift is not None
     assert min(point.gb_per_s for point in load.curve) < load.gb_per_s < max(point.gb_per_s for point in load.curve)
+
+
+def test_a_load_that_may_end_is_not_extended_once_its_queue_runs_dry():
+    load = measure_memory_load(DippingCard(0.9, queued=3), lambda index: None, 1e9, 0.01, 4.0)
+    assert load.duration_s == 4.0
+
+
+def test_a_load_beside_others_ends_with_them_however_uncertain_its_mean_is(monkeypatch):
+    device, product_of_device = DippingCard(0.3), {"product": product(), "flops": 1e12, "step": lambda index: 0.01}
+    gemm = SimpleNamespace(**product_of_device, run_and_check=lambda: None, compare=lambda: None)
+    workloads = SimpleNamespace(reference_workload=lambda *_: gemm)
+    monkeypatch.setattr(load_server, "end_with_run", lambda: None)
+    monkeypatch.setattr(load_server.discovery, "open_device", lambda name: device)
+    monkeypatch.setattr(load_server, "workloads_module", lambda device: workloads)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    load_server.serve_loads("gpu0")
+    assert device.now == pytest.approx(load_server.LOAD_S)

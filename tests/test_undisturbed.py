@@ -164,6 +164,18 @@ def test_cores_and_memory_within_the_limits_of_the_container(tmp_path, monkeypat
     assert host.usable_core_count() == math.ceil(cores)
 
 
+@pytest.mark.parametrize("siblings", [2, 1])
+def test_a_virtual_machine_says_whether_its_cores_are_threads_whatever_the_quota(tmp_path, monkeypatch, siblings):
+    monkeypatch.setenv(host.HOST_ROOT_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(host, "_read_cpu_quotas", lambda: [2.0])
+    for cpu in range(8):
+        (host.cpu_folder(cpu) / "topology").mkdir(parents=True)
+        listed = f"{cpu - cpu % 2}-{cpu - cpu % 2 + 1}" if siblings == 2 else f"{cpu}"
+        (host.cpu_folder(cpu) / "topology" / "thread_siblings_list").write_text(f"{listed}\n")
+    assert host.hides_threads({"flags": "fpu hypervisor"}) == (siblings == 1)
+
+
 # ---------------------------------------------------------------- measured again
 
 

@@ -28,6 +28,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from roofline.run.packages import describe_missing_packages
+
+if __name__ == "__main__" and (missing := describe_missing_packages(Path(__file__).parents[2] / "envs")):
+    sys.exit(missing)
+
 from snakemake.cli import args_to_api, parse_args, parse_config
 from snakemake.utils import update_config
 

@@ -26,7 +26,8 @@ def serve_loads(name: str) -> None:
     work = LoadedWork(gemm.step, gemm.flops, gemm.product)
     print("ready", flush=True)
     for _ in sys.stdin:
-        load = measure_sustained_once(device, work, LOAD_S, step_s)  # not repeated: the other cards would be idle then
+        # Neither repeated nor extended: the other cards would be idle then.
+        load = measure_sustained_once(device, work, LOAD_S, step_s, most_extension_s=0.0)
         assert load is not None, "three seconds hold many chunks"
         gemm.compare()
         print(load.tflops, flush=True)

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def launch_profiled(plan: JobPlan, every: bool) -> list[dict]:
     implementation, or is no GPU.
     """
     device = plan.device
-    return [_launch_cell(device, cell) for cell in _profiled_cells(plan, every)] if is_gpu(device) else []
+    # By map, which lets go of a cell, and with it of its inputs, before the next is made.
+    return list(map(partial(_launch_cell, device), _profiled_cells(plan, every))) if is_gpu(device) else []
 
 
 def _launch_cell(device: CudaDevice, cell: Implementation) -> dict:
@@ -65,8 +67,8 @@ def _profiled_cells(plan: JobPlan, every: bool) -> Iterator[Implementation]:
     without_graph = [variant for variant in variants if not variant.graph and not variant.unsupported(device, case)]
     fused = [variant for variant in without_graph if variant.fused]
     for profiled in without_graph if every else (fused or without_graph)[-1:]:
-        shared, copies = make_inputs(operator, device, case, plan.choose_copy_count(case, [profiled]))
-        yield profiled.make_prepared(operator, device, case, shared, copies)
+        count = plan.choose_copy_count(case, [profiled])
+        yield profiled.make_prepared(operator, device, case, *make_inputs(operator, device, case, count))
 
 
 # ---------------------------------------------------------------- and from outside

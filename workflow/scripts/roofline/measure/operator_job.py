@@ -258,7 +258,7 @@ def make_entry(cell: Implementation, scope: str | None, seals: Seals, cold: bool
         roof |= {"memory_ceilings": ceilings, "memory_level": device.memory_level}
     else:
         roof |= {"memory_ceilings": device.cache_ceilings, "memory_level": device.cache_level}
-    return SealedEntry(
+    entry = SealedEntry(
         flops=flops,
         bytes=traffic,
         costs=terms,
@@ -266,6 +266,7 @@ def make_entry(cell: Implementation, scope: str | None, seals: Seals, cold: bool
         code_sha256=prediction_code_sha256(),
         **roof,
     )
+    return SealedEntry.model_validate(entry.model_dump())  # with every field set, as in its file
 
 
 def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:

@@ -24,6 +24,7 @@ SHORTEST_CYCLE_S = 0.3  # of power control: an H200's dips come every 0.9 s
 FEWEST_CURVE_POINTS = 8  # from which cycles and an interval are computed
 INTERVAL_PARTS = 4  # of a load without cycles
 MOST_HALF_WIDTH = 0.01  # of the mean rate: a load with a wider 95 % interval goes on
+FEWEST_CYCLES = 3  # two may agree by chance, and Student's t of two is 12.7
 # By whole seconds, so that chance does not choose the moment: one more cycle of an H200, of which 3 s have two.
 EXTENSION_S, MOST_EXTENSION_S = 1.0, 2.0
 STARVED_SHARE = 0.03  # less work per clock cycle than usual; at most 0.7 % on an H200 that is kept busy
@@ -51,13 +52,15 @@ def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step
     return load and load.model_copy(update={"contention": contention})
 
 
-def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
+def measure_sustained_once(
+    device: CudaDevice, work: LoadedWork, seconds: float, step_s: float, most_extension_s: float = MOST_EXTENSION_S
+) -> Sustained | None:
     """Run work without a pause for `seconds`, in chunks of about 50 ms, and return its summary.
 
-    It goes on while the interval of its mean is wider than MOST_HALF_WIDTH, at most MOST_EXTENSION_S longer. It is not
-    repeated when disturbed. None if the device ran no chunk.
+    It goes on while its mean is uncertain, at most `most_extension_s` longer. It is not repeated when disturbed. None
+    if the device ran no chunk.
     """
-    count, limit = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds)
+    count, limit, most_s = max(1, round(CHUNK_S / step_s)), LoadLimit(seconds), seconds + most_extension_s
     chunks_timed_singly = CHUNKS_TIMED_SINGLY if count <= MOST_STEPS_TIMED_SINGLY else 0
     curve: list[LoadPoint] = []
     first_steps_s: list[float] = []
@@ -75,9 +78,11 @@ def measure_sustained_once(device: CudaDevice, work: LoadedWork, seconds: float,
             curve.append(LoadPoint(at_s=round(at_s, 4), tflops=tflops, sm_clock_mhz=clock_mhz, **sensors))
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
-            if limit.seconds <= at_s and limit.seconds < seconds + MOST_EXTENSION_S:
-                so_far = summarise_load(curve, work.spec, limit.seconds)
-                limit.seconds += EXTENSION_S if is_uncertain(so_far) else 0.0
+            if limit.seconds <= at_s and limit.seconds < most_s:
+                if is_uncertain(summarise_load(curve, work.spec, limit.seconds)):
+                    limit.seconds += EXTENSION_S
+                else:
+                    most_s = limit.seconds  # decided: the queue runs dry from here on
     if not curve:
         return None
     load = summarise_load(curve, work.spec, limit.seconds, first_steps_s)
@@ -121,7 +126,10 @@ def summarise_load(
 
 
 def is_uncertain(load: Sustained) -> bool:
-    """Return whether the 95 % interval of the mean of a load is wider than MOST_HALF_WIDTH, or not known."""
+    """Return whether a load has cycles, and fewer than FEWEST_CYCLES, or the 95 % interval of its mean is wider than
+    MOST_HALF_WIDTH or not known."""
+    if load.cycle_s and round((load.curve[-1].at_s - (load.settled_after_s or 0)) / load.cycle_s) < FEWEST_CYCLES:
+        return True
     return load.ci95_tflops is None or load.ci95_tflops[1] > (1 + MOST_HALF_WIDTH) * load.tflops
 
 

@@ -129,8 +129,9 @@ class SealedEntry(Record):
 
     @property
     def sha256(self) -> str:
-        """The hash of the entry, which the record of the cell carries."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """The hash of what the file holds of the entry, which the record of the cell carries. A field that the format
+        gains later does not change it."""
+        return hashlib.sha256(self.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
     def predict(self, device: PredictionRecord) -> CellPrediction:
         """Return the prediction that follows from this entry and the seal of the device."""

@@ -5,6 +5,8 @@ from datetime import datetime
 from pathlib import Path
 
 from roofline.devices.discovery import kind_from_name
+from roofline.measure.memory_load import LOADED_CEILINGS
+from roofline.measure.sustained import MOST_EXTENSION_S
 from roofline.plan.settings import Checked
 from roofline.run.jobs import JOBS, job_times
 from roofline.run.planned_jobs import PlannedJob
@@ -42,8 +44,9 @@ def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu
     budget_s, rule = _time_budget_s(rule, checked), rule.partition("_gpu")[0]
     if budget_s is None or rule in FIXED_S:
         return FIXED_S.get(rule, OTHER_JOB_S)
-    energy_s = ENERGY_S if checked.config.bandwidth.energy else 0.0
-    loads_s = {"bandwidth_hbm": energy_s, "peak_flops": checked.config.peak_flops.sustained_s or 0.0}
+    energy_s, sustained_s = ENERGY_S if checked.config.bandwidth.energy else 0.0, checked.config.peak_flops.sustained_s
+    load_s = sustained_s + MOST_EXTENSION_S if sustained_s and device != "cpu" else 0.0
+    loads_s = {"bandwidth_hbm": energy_s + len(LOADED_CEILINGS) * load_s, "peak_flops": load_s}
     limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else budget_s
     return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(budget_s, limit_s) + loads_s.get(rule, 0.0)
 

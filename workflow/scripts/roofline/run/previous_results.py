@@ -58,6 +58,7 @@ def require_this_version(paths: Iterable[str], results: Path) -> None:
         kind = RUN_FILES.get(path.relative_to(results).as_posix(), kind)
         if version != (current := kind.model_fields["schema_version"].default):
             aside = results.with_name(f"{results.name}-version-{version}")
+            aside = aside.with_name(f"{aside.name}-{_stamp()}") if aside.exists() else aside
             raise UserError(f"{path} is of version {version}; this code writes version {current}: mv {results} {aside}")
 
 

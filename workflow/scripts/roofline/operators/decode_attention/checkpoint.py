@@ -5,9 +5,10 @@ Both keep a layer's query, key and value projections in one matrix `attn.c_attn`
 square, so its shape decides.
 """
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from roofline.core.terms import Array, UserError
 from roofline.operators.setting_types import Settings, Whole
@@ -129,22 +130,31 @@ def _read_header(path: Path | str) -> tuple[dict[str, str], dict[str, list[int]]
 
     A pickle, which can run code, is never loaded, in an .npz neither: its reader takes arrays of numbers alone.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not Path(path).is_file():  # to open a pipe would wait for ever
         raise UserError(f"model.checkpoint {path}: no such file")
-    try:
+    with _faults_in_a_line(path):
         if Path(path).suffix == ".npz":
             return {}, _read_npz_shapes(path)
         with safe_open(path, framework="numpy") as file:
             names = file.keys()
             return file.metadata() or {}, {name: file.get_slice(name).get_shape() for name in names}
-    except (OSError, SafetensorError, BadZipFile, ValueError):
-        raise UserError(f"model.checkpoint {path}: not a safetensors or .npz file (a pickle, or truncated)") from None
+
+
+@contextlib.contextmanager
+def _faults_in_a_line(path: Path | str) -> Iterator[None]:
+    """Raise UserError for whatever safetensors, NumPy and zipfile raise as a file is read."""
+    try:
+        yield
+    except Exception as error:
+        problem = "not a safetensors or .npz file of floats (a pickle, say, damaged or encrypted)"
+        raise UserError(f"model.checkpoint {path}: {problem}: {type(error).__name__}") from None
 
 
 def _read_npz_shapes(path: Path | str) -> dict[str, list[int]]:
-    """Return the shape of each array of an .npz, from their headers. Raises ValueError for arrays of objects."""
+    """Return the shape of each array of an .npz, from their headers. Raises ValueError for what are no floats, as
+    objects or NumPy's bf16, but the mask that GPT-2 keeps as `attn.bias`, which is not read."""
     from numpy.lib import format as npy
 
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -156,8 +166,8 @@ def _read_npz_shapes(path: Path | str) -> dict[str, list[int]]:
                 if version not in readers:
                     raise ValueError(f"{member}: version {version} of .npy")
                 shape, _, dtype = readers[version](file)
-                if dtype.hasobject:
-                    raise ValueError(f"{member}: objects, which are pickled")
+                if dtype.kind != "f" and not member.endswith(".attn.bias.npy"):
+                    raise ValueError(f"{member}: {dtype}, not floats")
             shapes[member.removesuffix(".npy")] = list(shape)
     return shapes
 
@@ -168,11 +178,12 @@ def _read_tensors(path: Path | str, names: Collection[str]) -> dict[str, Array]:
     import numpy
     from safetensors import safe_open
 
-    if Path(path).suffix == ".npz":
-        with numpy.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    with safe_open(path, framework="numpy") as file:
-        return {name: file.get_tensor(name) for name in names}
+    with _faults_in_a_line(path):
+        if Path(path).suffix == ".npz":
+            with numpy.load(path, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in names}
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in names}
 
 
 def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
