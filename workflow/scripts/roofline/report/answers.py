@@ -9,7 +9,7 @@ from roofline.table.rows import Roofline
 # Of each paragraph: the parts of its question, by the words that answer them, or say why there is no answer.
 ANSWERS: tuple[dict[str, str], ...] = (
     {
-        "whether GEMMs come near their ceilings": r"below their ceilings|No reference|Not this one|No compute ceiling",
+        "whether GEMMs come near their ceilings": r"reference GEMM|Not this one|No compute ceiling",
         "whether the memory slope holds": r"slope is confirmed|is not confirmed|Not this one|No compute ceiling",
         "how far to trust it": r"Repeats|Not yet|Not this one|No compute ceiling",
     },
