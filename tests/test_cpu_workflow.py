@@ -56,6 +56,8 @@ TAMPERED = {
     "a record's prediction": ("cpu/row_norm/fp32.json", ["measurements", 0, *CPU_TIME], "another prediction than in"),
     "a sealed prediction": ("cpu/predictions.json", ["cells", 0, *CPU_TIME], "does not follow from its entry"),
     "the FLOPs of an entry": ("cpu/predictions.json", ["cells", 0, "entry", "flops"], "another entry than in"),
+    "a rate of the table": ("roofline.json", ["ceilings", 0, "burst_tflops"], "by the records"),
+    "a time of the table": ("roofline.json", ["operators", 0, "cpu_time_s"], "by the records"),
     "a prediction of the table": ("roofline.json", ["operators", 0, *CPU_TIME], "another prediction than sealed"),
 }
 
@@ -71,7 +73,7 @@ def test_every_prediction_is_recomputed_from_what_was_sealed(found):
 
 
 @pytest.mark.parametrize(("name", "keys", "why"), TAMPERED.values(), ids=TAMPERED.keys())
-def test_a_prediction_that_is_changed_together_with_its_hash_is_refused(run, name, keys, why):
+def test_a_figure_that_is_changed_together_with_its_hash_is_refused(run, name, keys, why):
     path, manifest = run.results / name, run.results / "manifest.json"
     content, old = json.loads(path.read_text()), file_sha256(path)
     *leading, last = keys

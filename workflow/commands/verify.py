@@ -7,6 +7,7 @@ python workflow/commands/verify.py [ARCHIVE]      (a folder too; without one, th
 import json
 import shutil
 import sys
+from math import isclose
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -29,6 +30,8 @@ from roofline.table.run_records import Results, read_results
 from roofline.table.seals import count_recomputed, find_unlike_rows
 
 RENDERED = RESULTS / "rendered"
+FIGURES = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
+MOST_CHANGED = 10  # by name
 FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
 
 
@@ -52,7 +55,8 @@ def verify(run: Path) -> int:
         results = Results()
         if not problems:
             results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-            problems += find_unlike_rows(read(Roofline, root / RESULTS / "roofline.json").operators, results)
+            archived = read(Roofline, root / RESULTS / "roofline.json")
+            problems += find_unlike_rows(archived.operators, results)
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1
@@ -73,7 +77,30 @@ def verify(run: Path) -> int:
     print(
         "\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.doubting_failures)])
     )
-    return 0
+    changed = list_changed_figures(archived, roofline)
+    if changed:
+        print(
+            "\n".join([*changed[:MOST_CHANGED], f"{count_words(len(changed), 'figure')} not as the records have them"])
+        )
+    return 1 if changed else 0
+
+
+def list_changed_figures(archived: Roofline, derived: Roofline) -> list[str]:
+    """Return a line for each measured rate and time of an archived table that its records do not give."""
+    before, now = _figures(archived), _figures(derived)
+    changed = [name for name in now if not isclose(before.get(name, 0.0), now[name], rel_tol=1e-9)]
+    return [f"roofline.json: {name} {before.get(name)}, by the records {now[name]}" for name in changed]
+
+
+def _figures(roofline: Roofline) -> dict[str, float]:
+    ceilings = {f"{row.device} {row.name}": row for row in roofline.ceilings}
+    cells = {f"{row.device} {roofline.full_name(row)}": row for row in roofline.measured_cells}
+    rows = [
+        (f"{name} {figure}", getattr(row, figure, None))
+        for name, row in (ceilings | cells).items()
+        for figure in FIGURES
+    ]
+    return {name: value for name, value in rows if value is not None}
 
 
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
