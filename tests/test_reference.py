@@ -151,19 +151,19 @@ def test_a_record_that_was_replaced_together_with_its_hash_is_refused(tmp_path):
     shutil.copy(NEWEST.parent / "first_hashes.json", card.parent)
     with unpacked(NEWEST) as root:
         shutil.copytree(root / "results", card / "results")
+    program = CHECKOUT / "workflow/commands/verify.py"
+    own = card.rename(card.with_name("of-ones-own"))
+    done = subprocess.run([sys.executable, "-P", program, own], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "not the files" not in done.stdout, "what is not listed is not judged"
+    own.rename(card)
     record, manifest = card / "results/gpu0/peak_flops/fp16.json", card / "results/manifest.json"
     old = file_sha256(record)
     record.write_text(record.read_text().replace('"burst_tflops": 8', '"burst_tflops": 9'))
     hashes = {"old_sha256": old, "new_sha256": file_sha256(record)}
     assert len({*hashes.values()}) == 2
     manifest.write_text(manifest.read_text().replace(old, hashes["new_sha256"]))
-    program = CHECKOUT / "workflow/commands/verify.py"
     done = subprocess.run([sys.executable, "-P", program, card], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and f"{NEWEST.name}: not the files" in done.stdout
-    own = card.rename(card.with_name("of-ones-own"))
-    done = subprocess.run([sys.executable, "-P", program, own], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and "not the files" not in done.stdout, "what is not listed is not judged"
-    own.rename(card)
     amendment = {"path": "results/gpu0/peak_flops/fp16.json", **hashes, "commit": "1" * 40, "reason": "said"}
     content = json.loads(manifest.read_text())
     content["amended"] += [amendment | {"amended_at": "2026-11-30T00:00:00+00:00"}]
