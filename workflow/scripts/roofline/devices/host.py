@@ -65,7 +65,7 @@ def physical_cores() -> float:
 
 
 def hides_threads(cpuinfo: Mapping[str, str]) -> bool:
-    """Return whether cores may be threads of fewer cores: a virtual machine that lists no thread beside another."""
+    """Return whether cores may be threads of fewer cores, as in a virtual machine that lists no siblings."""
     is_virtual = "hypervisor" in cpuinfo.get("flags", "").split()
     return is_virtual and all(_read_siblings(cpu) == str(cpu) for cpu in usable_cpus())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from roofline.table.checks.acceptance import QUESTIONS
 from roofline.table.rows import Roofline
 
-# Of each paragraph: the parts of its question, by the words that answer them, or say why there is no answer.
+# For each paragraph, the parts of its question. A part is answered by any of these words; some say why none is known.
 ANSWERS: tuple[dict[str, str], ...] = (
     {
         "whether GEMMs come near their ceilings": r"reference GEMM|Not this one|No compute ceiling",

@@ -103,7 +103,7 @@ def _energy_above_fit(
 
 
 def _spread_of_repeats(points: Sequence[EnergyPoint]) -> float | None:
-    """The largest spread of the power of a kernel that was put under load twice; None without such a kernel."""
+    """Return the largest relative spread of the power of a kernel that was loaded twice; None if none was."""
     kernels = group_by(points, lambda one: (one.multiply_adds_per_number, one.blocks_per_multiprocessor)).values()
     spreads = [relative_spread([point.power_point.power_w for point in repeats]) for repeats in kernels]
     return max((spread for spread in spreads if spread is not None), default=None)

@@ -38,7 +38,7 @@ class CpuDevice(base.Device):
         self.xp, self.identity, self.name = numpy, identity, identity.device
         self.kind = "cpu"
         self.memory_level = levels.MAIN_MEMORY[self.kind]
-        # No cache is measured: there is no roof for operands in a cache.
+        # No cache is measured, so operands in a cache have no roof.
         self.cache_ceilings, self.cache_level = [], self.memory_level
         self.last_level_cache_bytes = identity.last_level_cache_bytes
         self.l2_bytes = topology.cache_bytes_by_level().get(CACHE_LEVELS[1], topology.UNLISTED_L2_BYTES)  # of one core
