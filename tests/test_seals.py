@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 from records_factory import US, bandwidth_record, cell, hashes_of, operator_record, peak_record, results
 
 from roofline.core.terms import UserError
+from roofline.operators.drawing import draw_shapes
+from roofline.operators.registry import builtin_operators
 from roofline.records.base import write
-from roofline.records.operator_record import PredictedCell, PredictionsRecord
+from roofline.records.operator_record import DrawnShapes, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
@@ -85,8 +88,26 @@ def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, p
     }
     row = PredictedCell(**fields_of_cell | fields)
     cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
-    run.predictions["gpu0"] = ("gpu0/predictions.json", cells)
+    run.predictions.append(("gpu0/predictions.json", cells))
     assert len(lines(run)) == breaks
+
+
+def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
+    operator = next(operator for operator in builtin_operators() if operator.rule == "row_norm")
+    seals = {"gpu0/calibration.json": "c", SEAL: "d", "gpu0/row_norm/prediction.json": "o"}
+    drawing = draw_shapes(operator, seals, 2)
+    hashes = hashes_of(run) | seals
+
+    def breaks(job, seed=drawing.seed):
+        drawn = DrawnShapes(rule="row_norm", seed=seed, code_sha256=drawing.code_sha256, job=job.to_json())
+        sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=drawn)
+        run.predictions[:] = [("gpu0/row_norm/drawn_prediction.json", sealed)]
+        return [line for line in lines(run, hashes=hashes) if line.startswith("gpu0/row_norm/drawn_prediction.json")]
+
+    first, second = drawing.job.cases
+    assert breaks(drawing.job) == []
+    assert len(breaks(replace(drawing.job, cases=(first, second.resized(rows=7))))) == 1
+    assert len(breaks(drawing.job, seed="0" * 64)) == 1
 
 
 def test_a_field_that_the_format_gains_leaves_the_hash_of_an_entry_as_it_was():

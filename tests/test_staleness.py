@@ -29,6 +29,7 @@ BASE = changed(
         "devices": ["gpu0", "cpu"],
         "cpu": "all",
         "counters": "off",
+        "drawn": 2,
         "peak_flops": {"dtypes": ["fp32", "fp16", "fp64_fma", "fp32_fma"], "size": 4096},
         "bandwidth": {"levels": ["hbm", "dram", "sweep", "h2d"]},
         "decode_attn": {"dtypes": ["fp32"]},
@@ -95,6 +96,8 @@ def on_both(*cells: str) -> set[str]:
 
 ATTENTION = ("decode_attn/minigpt/S16_fp32", "decode_attn/minigpt/S32_fp32")
 MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
+DRAWN_RULES = ("decode_attn", "row_norm", "rmsnorm_matmul")
+DRAWN = {f"gpu0/{rule}/{name}" for rule in DRAWN_RULES for name in ("drawn_prediction", "drawn")}
 LOADED = {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "gpu0/bandwidth/hbm"}
 MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 SETTINGS = {
@@ -105,7 +108,10 @@ SETTINGS = {
         on_both("decode_attn/minigpt/S48_fp32", "row_norm/fp32"),
     ),
     "iterations": ({"decode_attn": {"iterations": 11}}, on_both(*ATTENTION)),
-    "one implementation": ({"decode_attn": {"implementations": ["fused", "numpy"]}}, {f"gpu0/{c}" for c in ATTENTION}),
+    "one implementation": (
+        {"decode_attn": {"implementations": ["fused", "numpy"]}},
+        {"gpu0/decode_attn/drawn_prediction", "gpu0/decode_attn/drawn", *(f"gpu0/{case}" for case in ATTENTION)},
+    ),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, set()),
     "sustained load": ({"peak_flops": {"sustained_s": 2}}, {*LOADED, "roofline"}),
@@ -116,6 +122,7 @@ SETTINGS = {
     "the size of arrays": ({"bandwidth": {"size_mib": 99}}, {"gpu0/bandwidth/hbm", "cpu/bandwidth/dram"}),
     "an operation of the user's": ({"operations": [MINE]}, {"roofline"}),
     "dots per inch": ({"plot": {"dpi": 80}}, {"roofline"}),
+    "drawn shapes": ({"drawn": 3}, {name for name in DRAWN if not name.endswith("drawn")}),  # what is measured follows
     "the price": ({"cost": {"usd_per_hour": 2.5}}, set()),
 }
 
@@ -126,6 +133,13 @@ def test_a_setting_makes_its_own_jobs_stale(base, changes, expected):
     found = stale(base, jobs(**changes)) - {"manifest"}
     assert found - {"roofline"} == expected - {"roofline"}
     assert "roofline" not in expected or "roofline" in found
+
+
+def test_shapes_are_drawn_on_a_gpu_alone(base):
+    assert {name for name in base if "/drawn" in name} == DRAWN
+    for rule in DRAWN_RULES:
+        assert base[f"gpu0/{rule}/drawn"].needs == {f"results/gpu0/{rule}/drawn_prediction.json"}
+    assert not [name for name in jobs(drawn=0) if "/drawn" in name]
 
 
 @pytest.mark.parametrize(
@@ -171,10 +185,11 @@ def test_numpy_multiplies_fp64_of_2048_but_for_thorough(effort, side):
 
 OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
-SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
+SEALS |= {"gpu0/rmsnorm_matmul/prediction"} | {name for name in DRAWN if seal(name)}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
 QUERIES = on_both("device_query")
 MEASURING = TIMED | SEALS | QUERIES
+ROW_NORM = on_both("row_norm", "row_norm/prediction") | {"gpu0/row_norm/drawn_prediction"}
 FILES = {
     "core/roofline_model.py": MEASURING | REPORTING,
     "records/base.py": MEASURING | REPORTING,
@@ -184,8 +199,8 @@ FILES = {
     "devices/gpu/kernels/caches.cu": {name for name in MEASURING if name[:3] == "gpu"} | REPORTING,
     "operators/base.py": MEASURING | REPORTING,
     "operators/gemm/cublaslt.py": MEASURING | REPORTING,
-    "operators/row_norm/operator.py": on_both("row_norm", "row_norm/prediction") | REPORTING,
-    "operators/row_norm/kernels/row_norm.cu": on_both("row_norm", "row_norm/prediction") | REPORTING,
+    "operators/row_norm/operator.py": ROW_NORM | REPORTING,
+    "operators/row_norm/kernels/row_norm.cu": ROW_NORM | REPORTING,
     "operators/row_norm/about.py": REPORTING,
     "run/jobs.py": REPORTING,
     "plan/settings.py": REPORTING,
@@ -226,8 +241,11 @@ def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
     }
 
 
-@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 23), ({"gpu0": GPU, "cpu": CPU}, 47)])
+@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 23), ({"gpu0": GPU, "cpu": CPU}, 53)])
 def test_a_default_plan_has_few_jobs(monkeypatch, devices, most):
     monkeypatch.setattr(discovery, "discover", lambda: devices)
     found = jobs({})
-    assert len(found) + len(set().union(*(job.needs for job in found.values()))) <= most
+    weights = set().union(*(job.needs for job in found.values())) - set().union(
+        *(job.outputs for job in found.values())
+    )
+    assert len(found) + len(weights) <= most

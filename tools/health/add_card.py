@@ -40,6 +40,22 @@ def joules(roofline: api.Roofline, device: str) -> dict[str, float]:
     return {key: value for key, value in found.items() if value}
 
 
+def drawn_errors(roofline: api.Roofline, device: str) -> api.DrawnErrors | None:
+    """Return the errors of the predictions of drawn shapes on a device; None where none were measured."""
+    constants_sha256 = roofline.devices[device].constants_sha256
+    undoubted = [cell for cell in roofline.drawn if cell.device == device and not cell.doubt and not cell.roof_doubt]
+    if not undoubted or not constants_sha256:
+        return None
+    gpu_time: dict[str, list[float]] = {}
+    cpu_time: dict[str, list[float]] = {}
+    for cell in undoubted:
+        pairs = [(gpu_time, cell.sealed_gpu_time_error), (cpu_time, cell.sealed_cpu_time_error)]
+        for errors, error in pairs:
+            if error is not None:
+                errors.setdefault(cell.implementation, []).append(float(f"{error:.3g}"))
+    return api.DrawnErrors(constants_sha256=constants_sha256, gpu_time=gpu_time, cpu_time=cpu_time)
+
+
 def make_card_run(run: api.Run, device: str) -> api.CardRun:
     """Return the undoubted figures of a GPU, without those between two GPUs, and the facts that they depend on."""
     record = run.devices[device]
@@ -57,5 +73,6 @@ def make_card_run(run: api.Run, device: str) -> api.CardRun:
         driver=record.software.get("driver"),
         cublas_loaded=record.software.get("cublas_loaded"),
         power_limit_w=record.hardware.get("power_limit_w"),
+        drawn=drawn_errors(run.roofline, device),
         values={key: float(f"{value:.6g}") for key, value in values.items()},
     )

@@ -29,6 +29,7 @@ from roofline.core.terms import UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.gpu.gpu_identity import no_gpu_reason
 from roofline.measure import hardware_counters, lock, ncu
+from roofline.operators.drawing import DRAWN
 from roofline.records.files import RESULTS
 from roofline.plan import settings
 from roofline.plan import machine_checks
@@ -157,6 +158,13 @@ def bandwidth_settings(level, wildcards):
 def operator_settings(operator, wildcards):
     """Return the settings of one job of an operator."""
     return CELLS.operator_settings(operator, wildcards.device, wildcards.case)
+
+
+def operator_files(operator, wildcards):
+    """Return the files that one job of an operator reads: of drawn shapes, the shapes."""
+    if wildcards.case == DRAWN:
+        return files([f"{wildcards.device}/{operator}/drawn_prediction"])
+    return list(CELLS.jobs[operator][wildcards.case].files)
 
 
 def operator_priority(wildcards):

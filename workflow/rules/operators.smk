@@ -31,6 +31,8 @@ rule predictions:
     output:
         cells="results/{device}/predictions.json",
         page="results/{device}/predictions.md",
+        # The page of the cells that were there first. It is kept when others are added: update() does not delete it.
+        first=update("results/{device}/first_predictions.md"),
     log:
         "logs/{device}/predictions.log",
     priority: 1000
@@ -43,6 +45,31 @@ rule predictions:
         gemms=lambda wildcards: CELLS.gemm_sizes(wildcards.device),
     script:
         "../scripts/predictions.py"
+
+
+# Of GPUs: shapes that follow from the seals. What the settings ask for otherwise changes neither them nor their times.
+rule drawn_prediction:
+    input:
+        calibration="results/{device}/calibration.json",
+        device="results/{device}/device_query.json",
+        prediction="results/{device}/prediction.json",
+        constants="results/{device}/{operator}/prediction.json",
+        library=library("drawn_prediction.py"),
+    output:
+        "results/{device}/{operator}/drawn_prediction.json",
+    log:
+        "logs/{device}/{operator}/drawn_prediction.log",
+    priority: 1000
+    conda:
+        ENVIRONMENT
+    resources:
+        measuring=ALONE,
+    params:
+        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
+        shapes=CONFIG.drawn,
+        task=lambda wildcards: CELLS.drawn_task(wildcards.operator, wildcards.device),
+    script:
+        "../scripts/drawn_prediction.py"
 
 
 for PREREQUISITE, OPERATOR in PREREQUISITES:
@@ -80,14 +107,14 @@ for OPERATOR in CELLS.timed:
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",
-            files=lambda wildcards, jobs=CELLS.jobs[OPERATOR]: list(jobs[wildcards.case].files),
+            files=partial(operator_files, OPERATOR),
             library=library("measure_operator.py", OPERATOR),
         output:
             f"results/{{device}}/{OPERATOR}/{{case}}.json",
         log:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
-            case="|".join(map(re.escape, CELLS.jobs[OPERATOR])) or "none",
+            case="|".join(map(re.escape, [*CELLS.jobs[OPERATOR], DRAWN])),
         priority: operator_priority
         conda:
             ENVIRONMENT

@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
@@ -92,5 +93,8 @@ if __name__ == "__main__":
         write(record, snakemake.output.cells)
         # Imported by name, so that a change of a page's look makes no prediction stale.
         rendering = import_module("roofline.report.rendering")
-        write_text(rendering.render_text("predictions.md.j2", report=record), snakemake.output.page)
+        page, first = rendering.render_text("predictions.md.j2", report=record), Path(snakemake.output.first)
+        write_text(page, snakemake.output.page)
+        if not first.exists() or not any(cell.started_at for cell in record.cells):
+            write_text(page, first)
         say(f"predictions {name}: {count_words(len(record.cells), 'cell')}, written to {snakemake.output.page}")

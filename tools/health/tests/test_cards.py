@@ -19,7 +19,14 @@ LOADS = [
     SimpleNamespace(device="gpu0", name=name, energy=SimpleNamespace(**of, **JOULES)) for name, of in ENERGIES.items()
 ]
 FIT = SimpleNamespace(device="gpu0", dtype="fp32", joules_per_flop=5e-12, joules_per_byte=1.2e-10)
-POWERED = SimpleNamespace(devices={"gpu0": SimpleNamespace(idle_power_w=120.0)}, ceilings=LOADS, energy_fits=[FIT])
+CELL_ERRORS = {"sealed_gpu_time_error": 0.05104, "sealed_cpu_time_error": -0.1, "doubt": None, "roof_doubt": None}
+DRAWN_CELL = SimpleNamespace(device="gpu0", implementation="fused", **CELL_ERRORS)
+POWERED = SimpleNamespace(
+    devices={"gpu0": SimpleNamespace(idle_power_w=120.0, constants_sha256="c0")},
+    ceilings=LOADS,
+    energy_fits=[FIT],
+    drawn=[DRAWN_CELL, SimpleNamespace(**vars(DRAWN_CELL) | {"doubt": "disturbed"})],
+)
 JOULES_OF_CARD = {"fp16/joules_per_flop": 1e-12, "energy_fit/fp32/joules_per_flop": 5e-12}
 JOULES_OF_CARD |= {"energy_fit/fp32/joules_per_byte": 1.2e-10}
 WATTS = {"idle/power_w": 120.0, "fp16/power_w": 690.0}
@@ -78,6 +85,8 @@ def test_a_run_is_added_once(opened):
     for _ in range(2):
         assert len(add_card.add_run("archive")) == 1
         (added,) = api.cards(CARD.name).runs
+        errors = {"gpu_time": {"fused": [0.051]}, "cpu_time": {"fused": [-0.1]}}
+        assert added.drawn == api.DrawnErrors(constants_sha256="c0", **errors)
         assert (added.card_id, added.values) == (
             api.card_id(CARD.uuid),
             {"hbm_read": 4711.12, **WATTS, **JOULES_OF_CARD},

@@ -54,7 +54,7 @@ from roofline.operators.registry import builtin_operators as builtin_operators
 from roofline.operators.rmsnorm_matmul import hopper_gemm as product_kernel
 from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Field, OperatorSettings, Whole
 from roofline.records.base import read as read_record
-from roofline.records.cards import CardRun, Cards, card_id, cards_path, is_comparable, write_cards
+from roofline.records.cards import CardRun, Cards, DrawnErrors, card_id, cards_path, is_comparable, write_cards
 from roofline.records.cards import read_cards as cards
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, write_bytes, write_text

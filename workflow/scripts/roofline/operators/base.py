@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from roofline.core.dtypes import OPERATOR_TOLERANCES, relative_error
+from roofline.core.dtypes import COMMON_DTYPE, OPERATOR_TOLERANCES, relative_error
 from roofline.core.terms import BYTES_AXIS_KEY, DEVICE_TRAITS, AccessPattern, Array, DeviceKind, RegimeLevel
 from roofline.devices.base import CudaDevice, Device, Identity, Step
 from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, gpu_host_constants
@@ -22,6 +22,9 @@ from roofline.operators.setting_types import CompletedConfig, OperatorSettings, 
 from roofline.records.operator_record import DataFile
 from roofline.records.seal_records import CostTerms
 from roofline.records.timing_record import Check, make_check
+
+if TYPE_CHECKING:
+    from roofline.operators.drawing import Draw
 
 # Rotating through several times the last-level cache makes every step read memory.
 COLD_CACHE_MULTIPLE = 3
@@ -255,6 +258,9 @@ class Operator(ABC):
     measured_with_ceilings: ClassVar[bool] = False  # the jobs of rule peak_flops measure it
     profiled_in_thorough: ClassVar[int] = 1  # shapes whose hardware counters are read; by default it is one
     compared: ClassVar[bool] = True  # also measured on the CPU of a machine with a GPU
+    # Sizes between which shapes are drawn after the seals: lowest, highest, a multiple of. {}: none are drawn.
+    drawn_sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = {}
+    drawn_dtypes: ClassVar[tuple[str, ...]] = (COMMON_DTYPE,)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -295,6 +301,10 @@ class Operator(ABC):
     def variations(self, case: Case) -> list[Case]:
         """Return the cases like this one that a reader of report.html may ask about; by default none."""
         return []
+
+    def draw_case(self, draw: "Draw", sizes: dict[str, int]) -> Case:
+        """Return a case of these drawn sizes, whatever else it needs drawn too."""
+        return Case(sizes, draw.choose(self.drawn_dtypes))
 
     def profiled(self, config: CompletedConfig) -> list[Job]:
         """Return the jobs of one case whose hardware counters may be read, which the settings alone decide.

@@ -29,6 +29,7 @@ def _zero_or_between(lowest: float, highest: float) -> AfterValidator:
 # Beyond these, figures overflow or the picture's axes do; nothing real comes near.
 Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
+MOST_DRAWN = 1000  # shapes of an operator
 Ceiling = Literal[COMPUTE_CEILINGS]  # type: ignore[valid-type]  # a tuple built at run time
 
 
@@ -107,6 +108,7 @@ class Config(Settings):
     cpu: Literal["auto", "all"] = "auto"
     effort: Effort = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
+    drawn: Annotated[Annotated[int, Field(ge=0, le=MOST_DRAWN)] | None, ByEffort(0, 2, 24)] = None
     counters: Annotated[
         Literal["auto", "off", "required"] | None,
         BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads `off` as false

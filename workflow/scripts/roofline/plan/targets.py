@@ -13,8 +13,9 @@ from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
 from roofline.measure import lock
 from roofline.operators.base import Job, Operator
+from roofline.operators.drawing import DRAWN
 from roofline.operators.setting_types import Settings
-from roofline.plan.config import Config
+from roofline.plan.config import Config, fill_by_effort
 from roofline.plan.settings import Checked
 from roofline.records import cards
 from roofline.records.files import RESULTS
@@ -72,6 +73,11 @@ class Cells:
             return []
         return [path for path in jobs if any(self.is_wanted(device, case.dtype) for case in jobs[path].cases)]
 
+    def drawn(self, device: str) -> list[str]:
+        """Return the rules of the operators of which shapes are drawn on a device; [] for a CPU."""
+        rules = self.timed if self.config.drawn and device in self.gpus else {}
+        return [rule for rule in rules if self.timed[rule].drawn_sizes and device in self.on[rule]]
+
     def peaks(self) -> list[str]:
         """Return the record names of the compute ceilings that the devices have; device records name the others."""
         return [
@@ -99,12 +105,13 @@ class Cells:
         names = self.peaks() + self.bandwidths() + self.instructions()
         for rule, devices in self.on.items():
             names += [f"{device}/{rule}/{case}" for device in devices for case in self.cases(rule, device)]
-        return names
+        return names + [f"{device}/{rule}/{DRAWN}" for device in self.gpus for rule in self.drawn(device)]
 
     def records(self) -> list[str]:
         """Return the names of all records that tables, pages and pictures are made from."""
         names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
         names += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
+        names += [f"{device}/{rule}/drawn_prediction" for device in self.gpus for rule in self.drawn(device)]
         names += self.measured() + [f"{device}/profiler" for device in self.counted_on]
         names += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
@@ -188,8 +195,19 @@ class Cells:
         }
 
     def operator_settings(self, rule: str, device: str, case: str) -> dict[str, Any]:
-        """Return the settings of a job of an operator; those of its other jobs and other devices are not among them."""
+        """Return the settings of a job of an operator; those of its other jobs and other devices are not among them.
+
+        Drawn shapes are many and of sizes that nobody asked for: they are timed as briefly as by the effort `quick`.
+        """
+        if case == DRAWN:
+            quick = fill_by_effort(self.operators[rule].Settings(), "quick")
+            return {"timing": timing(quick), **self.drawn_task(rule, device)}
         return {"timing": timing(getattr(self.config, rule)), **self._task(rule, device, self.jobs[rule][case])}
+
+    def drawn_task(self, rule: str, device: str) -> dict[str, Any]:
+        """Return how an operator's drawn shapes are measured: in its first scope."""
+        task = self._task(rule, device, Job(DRAWN, ()))
+        return task | {"scopes": task["scopes"] and [self.operators[rule].first_scope]}
 
     def _task(self, rule: str, device: str, job: Job) -> dict[str, Any]:
         """Return what is measured in a job of an operator, without the limits of its time."""
@@ -251,7 +269,8 @@ class Cells:
         """Return all files of a run but the manifest, which holds a checksum of each. A deleted file is made again."""
         names = ["roofline.json", "roofline.schema.json", "ceilings.csv", "cells.csv", "known_cards.json"]
         names += ["report.html", "ROOFLINE.md", "interpretation.md", "verification.md", *self.pictures()]
-        names += [f"{device}/predictions.{ending}" for device in self.devices for ending in ("json", "md")]
+        predictions = ("predictions.json", "predictions.md", "first_predictions.md")
+        names += [f"{device}/{name}" for device in self.devices for name in predictions]
         return files(self.records()) + [f"{RESULTS}/{name}" for name in names]
 
 

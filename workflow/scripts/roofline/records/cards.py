@@ -19,6 +19,14 @@ METHOD = 4  # of the present measuring protocol: figures of different methods ar
 LIKE_METHODS, CHANGED_FAMILIES = {3, 4}, (*PRODUCT_DTYPES, "gemm")
 
 
+class DrawnErrors(Record):
+    """(predicted - measured) / measured of each undoubted cell of a run's drawn shapes, by implementation."""
+
+    constants_sha256: str = Field(description="of the fitted constants that predicted them")
+    gpu_time: dict[str, list[float]]
+    cpu_time: dict[str, list[float]]
+
+
 class CardRun(Record):
     """One known run of a card: its ceilings, operator times and watts, and the conditions they depend on."""
 
@@ -33,6 +41,7 @@ class CardRun(Record):
     values: dict[str, Positive] = Field(
         description="undisturbed, by the keys of Run.quantities; also */power_w (W), */joules_per_*"
     )
+    drawn: DrawnErrors | None = Field(default=None, description="null where no shapes were drawn")
 
 
 class Cards(Record):

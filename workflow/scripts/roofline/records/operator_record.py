@@ -81,8 +81,18 @@ class PredictedCell(CellRecord):
     started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
 
 
+class DrawnShapes(Record):
+    """The shapes of an operator that were drawn after its constants were sealed, and what they follow from."""
+
+    rule: str = Field(description="of the operator")
+    seed: str = Field(description="SHA-256 of the seals' hashes and of the code's")
+    code_sha256: str = Field(description="of the files that draw and predict")
+    job: str = Field(description="in JSON: the cases and the record that they are measured into")
+
+
 class PredictionsRecord(RunRecord):
-    """results/{device}/predictions.json: the predictions of all planned cells, written before they are measured."""
+    """The predictions of planned cells, written before they are measured: results/{device}/predictions.json, and
+    results/{device}/{rule}/drawn_prediction.json of the shapes that follow from the seals."""
 
     kind: Literal["predictions"] = "predictions"
     device: str
@@ -90,6 +100,7 @@ class PredictionsRecord(RunRecord):
     seals: dict[str, str] = Field(description="SHA-256 of each, by its path in results/")
     cells: list[PredictedCell]
     what_if: list[PredictedCell] = Field(default=[], description="of no job: cases that a reader may choose from")
+    drawn: DrawnShapes | None = Field(default=None, description="what the cells of drawn shapes follow from")
 
 
 class JobRecord(RunRecord):

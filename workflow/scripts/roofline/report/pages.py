@@ -6,7 +6,14 @@ from roofline.core.grouping import group_by
 from roofline.report import counter_agreement, interpretation, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
 from roofline.report.markdown import MarkdownTable
-from roofline.report.report_model import OperatorView, ReportView, SealedCell, reliable_share, select_sealed
+from roofline.report.report_model import (
+    OperatorView,
+    ReportView,
+    SealedCell,
+    reliable_share,
+    select_measured,
+    select_sealed,
+)
 from roofline.report.what_if import build_what_if
 from roofline.table.rows import USERS, EnergyFit, Roofline, count_passed
 
@@ -24,6 +31,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "report": report,
         "paragraphs": interpretation.write_paragraphs(report),
         "verification": build_verification_table(by_error, table),
+        "drawn_verification": build_verification_table(select_sealed(select_measured(table.drawn)), table),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
         "energy": _write_energy(table, table.energy_fits),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import (
+    count_words,
     duration,
     join_words,
     mark_doubtful,
@@ -26,7 +27,9 @@ from roofline.table.rows import (
     Spreads,
     Standing,
     Tally,
+    case_key,
 )
+from roofline.table.scores import score_predictions
 
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
@@ -272,6 +275,19 @@ def describe_score(score: Score) -> str:
     words = f"median error {_describe_tally(score)} within 1.25x"
     baseline = score.baseline_tally
     return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
+
+
+def describe_drawn(roofline: Roofline, device: str) -> str:
+    """Return how near the predictions of a device's drawn shapes came; empty where none were measured.
+
+    On 22 cells of 6 shapes drawn after sealing: median error 9 %, 20 of 22 within 1.25x (...).
+    """
+    drawn = [cell for cell in roofline.drawn if cell.device == device]
+    score = score_predictions(drawn)
+    if not score.cell_count:
+        return ""
+    shapes = {case_key(device, cell) for cell in drawn}
+    return f"On {count_words(len(shapes), 'shape')} drawn after sealing: {describe_score(score)}"
 
 
 def _describe_tally(tally: Tally) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import SECTOR_BYTES
 from roofline.core.terms import Regime
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
+from roofline.operators.drawing import DRAWN
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import PeakFlopsRecord
@@ -15,7 +17,7 @@ from roofline.records.counters_record import CountedCell, CountFigures
 from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
-from roofline.table import ceiling_rows
+from roofline.table import ceiling_rows, seals
 from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
@@ -23,7 +25,6 @@ from roofline.table.instruction_roofline import build_instruction_row
 from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
-from roofline.table.seals import find_violations
 from roofline.table.standing import NO_RUNS, select_comparable_runs
 
 # A count agrees with the declared one within the larger of a share of that and an amount.
@@ -53,7 +54,9 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     request = request or Request()
     ceilings = list(_ceilings(results, request.effort))
     ceilings_by_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
-    cells = list(_cells(results, ceilings_by_device))
+    rows = list(_cells(results, ceilings_by_device))
+    drawn = [row for row in rows if PurePath(row.record or "").stem == DRAWN]
+    cells = [row for row in rows if row not in drawn]
     operations, sweeps, energy_fits, peers, instructions, refused = [], [], [], [], [], []
     for name, record in results.device_records().items():
         for operation in request.operations:
@@ -74,6 +77,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
         operators=[*cells, *(row for row in operations if isinstance(row, CellRow))],
+        drawn=drawn,
         sweeps=sweeps,
         energy_fits=energy_fits,
         peers=peers,
@@ -83,6 +87,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         what_if=[*_what_if(results)],
         skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
         score=score_predictions(cells),
+        drawn_score=score_predictions(drawn) if drawn else None,
         own_operators=list(results.own_operators.values()),
         checks=[],
     )
@@ -100,7 +105,8 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
         seals={path: seal.sealed_at for path, seal in results.seals.items() if seal.device == name},
-        violations=[] if sha256 is None else find_violations(results, name, sha256),
+        constants_sha256=seals.hash_fitted_constants(results, name),
+        violations=[] if sha256 is None else seals.find_violations(results, name, sha256),
     )
 
 
@@ -164,11 +170,11 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
 
 def _what_if(results: Results) -> Iterator[AskedCell]:
     """The cells that a reader may ask about, in the order in which they were predicted."""
-    for device, (_, predictions) in results.predictions.items():
+    for _, predictions in results.predictions:
         for cell in predictions.what_if:
             if cell.entry and cell.sealed:
                 counts = copy_fields(cell.entry, "flops", "bytes") | copy_fields(cell.sealed, "cpu_time_s", "regime")
-                yield AskedCell(**shared_fields(cell, CellKey), device=device, **counts)
+                yield AskedCell(**shared_fields(cell, CellKey), device=predictions.device, **counts)
 
 
 # ---------------------------------------------------------------- hardware counters

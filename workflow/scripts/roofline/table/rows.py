@@ -48,6 +48,7 @@ class DeviceRow(TableRow, device_record.DeviceFacts):
     idle_power_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
     idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
+    constants_sha256: str | None = Field(default=None, description="of sealed constants that no calibration measures")
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
 
     @property
@@ -475,6 +476,7 @@ class Roofline(TableRow):
     devices: dict[str, DeviceRow]
     ceilings: list[Annotated[Ceiling, Field(discriminator="kind")]]
     operators: list[CellRow]
+    drawn: list[CellRow] = Field(default=[], description="of shapes that were drawn after the predictions were sealed")
     sweeps: list[SweepRow]
     peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
     energy_fits: list[EnergyFit] = Field(default=[], description="of each GPU and dtype whose points were measured")
@@ -484,6 +486,7 @@ class Roofline(TableRow):
     what_if: list[AskedCell] = Field(default=[], description="predictions that a reader of report.html chooses from")
     skipped: list[Skipped]
     score: Score
+    drawn_score: Score | None = Field(default=None, description="of drawn shapes; null where none were measured")
     own_operators: list[OwnOperatorRecord] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 

@@ -34,7 +34,7 @@ class Results:
     devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
-    predictions: dict[str, tuple[str, PredictionsRecord]] = field(default_factory=dict)  # by device
+    predictions: list[tuple[str, PredictionsRecord]] = field(default_factory=list)  # of planned cells and drawn shapes
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     known_cards: dict[str, Cards] = field(default_factory=dict)  # cards of the same model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
@@ -97,7 +97,7 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
         elif isinstance(record, Seal):
             results.seals[name] = record
         elif isinstance(record, PredictionsRecord):
-            results.predictions[record.device] = (name, record)
+            results.predictions.append((name, record))
         elif isinstance(record, OwnOperatorRecord):
             results.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):

@@ -1,9 +1,15 @@
 """The check that measurements follow from seals that were written before them."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from math import isclose
 
+from roofline.measure.sealing import MEASURED_SOURCE
+from roofline.operators.base import Job
+from roofline.operators.drawing import Drawing, draw_shapes, drawing_code_sha256
+from roofline.operators.registry import builtin_operators
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.operator_record import JobRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import (
@@ -31,18 +37,30 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     """
     measured = [(path, record) for path, record in results.measured if record.device == device]
     lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
-    if device in results.predictions:
-        path, predictions = results.predictions[device]
-        lines += _find_unpredicted(path, predictions, results)
-        lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
-        lines += _find_unlike(path, predictions, results)
+    for path, predictions in results.predictions:
+        if predictions.device == device:
+            lines += _find_unpredicted(path, predictions, results)
+            lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
+            lines += _find_unlike(path, predictions, results)
+            lines += _find_unlike_shapes(path, predictions, sha256)
     return lines
+
+
+def hash_fitted_constants(results: Results, device: str) -> str | None:
+    """Return one SHA-256 of the constants of a device's operators that its calibration does not measure: predictions of
+    runs with the same one are scored together. None without seals of operators."""
+    fitted: dict[str, dict[str, float]] = {}
+    for seal in results.seals.values():
+        if isinstance(seal, OperatorPredictionRecord) and seal.device == device:
+            sources = seal.constant_sources
+            fitted[seal.operator] = {name: seal.constants[name] for name in sources if sources[name] != MEASURED_SOURCE}
+    return hashlib.sha256(json.dumps(fitted, sort_keys=True).encode()).hexdigest() if fitted else None
 
 
 def count_recomputed(results: Results) -> tuple[int, int]:
     """Return how many predictions of a run can be recomputed, and how many not: those without an entry, or of an entry
     that other code has sealed."""
-    cells = [cell for _, predictions in results.predictions.values() for cell in predictions.cells if cell.sealed]
+    cells = [cell for _, predictions in results.predictions for cell in predictions.cells if cell.sealed]
     recomputed = sum(_has_present_entry(cell) for cell in cells)
     return recomputed, len(cells) - recomputed
 
@@ -79,11 +97,22 @@ def _find_unlike(path: str, predictions: PredictionsRecord, results: Results) ->
                 yield f"{record_path}: {measured.implementation} {measured.shape}: another entry than in {path}"
 
 
+def _find_unlike_shapes(path: str, predictions: PredictionsRecord, sha256: Mapping[str, str]) -> Iterator[str]:
+    """A line if the shapes that were drawn do not follow from the seals. Those of other code, or of a user's operator,
+    are not drawn again."""
+    operators, drawn = {operator.rule: operator for operator in builtin_operators()}, predictions.drawn
+    if drawn and drawn.rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[drawn.rule]):
+        job = Job.from_json(drawn.job)
+        hashes = {seal: sha256.get(seal, "missing") for seal in predictions.seals}
+        if draw_shapes(operators[drawn.rule], hashes, len(job.cases)) != Drawing(drawn.seed, drawn.code_sha256, job):
+            yield f"{path}: its shapes do not follow from the seals"
+
+
 def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
     """Return a line for each row of a table that holds another prediction than was sealed."""
     sealed = {
-        (device, *cell.identity): cell.sealed
-        for device, (_, predictions) in results.predictions.items()
+        (predictions.device, *cell.identity): cell.sealed
+        for _, predictions in results.predictions
         for cell in predictions.cells
         if cell.sealed
     }

@@ -29,6 +29,11 @@ class Preset(Settings):
     head_size: Whole
 
     @property
+    def head_sizes(self) -> dict[str, int]:
+        """The sizes of a shape that the model sets."""
+        return {"heads": self.heads, "kv_heads": self.kv_heads or self.heads, "head_size": self.head_size}
+
+    @property
     def hidden_size(self) -> int:
         return self.heads * self.head_size
 

@@ -20,6 +20,7 @@ from roofline.operators.decode_attention.checkpoint import Preset
 from roofline.operators.decode_attention.eager_attention import EagerAttention
 from roofline.operators.decode_attention.fused_attention import FusedAttention, FusedAttentionGraph
 from roofline.operators.decode_attention.numpy_attention import NumpyAttention
+from roofline.operators.drawing import Draw
 from roofline.operators.setting_types import ByEffort, CompletedConfig, Listed, OperatorSettings, Settings, Whole
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
@@ -95,6 +96,8 @@ class DecodeAttention(Operator):
     unit = "tensor_core"
     implementations = (EagerAttention, FusedAttention, FusedAttentionGraph, NumpyAttention)
     constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
+    drawn_sizes: ClassVar = {"batch": (1, 512, 1), "seq_len": (16, 8192, 1)}
+    drawn_dtypes = WHAT_IF_DTYPES
     prerequisite = Prerequisite(
         rule="checkpoint",
         pattern="results/checkpoints/{name}.safetensors",
@@ -111,9 +114,8 @@ class DecodeAttention(Operator):
         """Return the job of a preset, S and dtype, with a case for each batch size."""
         weights = model.checkpoint or self.prerequisite.pattern.format(name=preset)
         sizes = model.presets[preset]
-        head_sizes = {"heads": sizes.heads, "kv_heads": sizes.kv_heads or sizes.heads, "head_size": sizes.head_size}
-        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **head_sizes}
-        shapes = [AttentionShape(batch=batch, seq_len=seq_len, **head_sizes) for batch in settings.batch_sizes]
+        params = {"weights": weights, "seed": model.seed, "layers": sizes.layers, **sizes.head_sizes}
+        shapes = [AttentionShape(batch=batch, seq_len=seq_len, **sizes.head_sizes) for batch in settings.batch_sizes]
         cases = tuple(Case(shape.as_dict(), dtype, preset, params) for shape in shapes)
         return Job(f"{preset}/S{seq_len}_{dtype}", cases, (weights,))
 
@@ -134,6 +136,13 @@ class DecodeAttention(Operator):
         sizes = itertools.product(WHAT_IF_DTYPES, WHAT_IF_BATCHES, WHAT_IF_SEQ_LENS)
         return [replace(case.resized(batch=batch, seq_len=seq_len), dtype=dtype) for dtype, batch, seq_len in sizes]
 
+    def draw_case(self, draw: Draw, sizes: dict[str, int]) -> Case:
+        """Return a case of one of the presets that every config begins with. It has no weights: its query is drawn."""
+        presets = ModelSettings().presets
+        name = draw.choose(sorted(presets))
+        params = {"weights": None, "layers": presets[name].layers, **presets[name].head_sizes}
+        return Case({**sizes, **presets[name].head_sizes}, draw.choose(self.drawn_dtypes), name, params)
+
     # -- inputs and check
 
     def inputs(self, device: Device, case: Case, seed: int) -> dict:
@@ -146,8 +155,14 @@ class DecodeAttention(Operator):
 
     def shared_inputs(self, device: Device, case: Case, seed: int) -> dict:
         """Return the projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state
-        of one token per sequence, and its query. A shape of fewer heads than the model's takes the first of them."""
+        of one token per sequence, and its query. A shape of fewer heads than the model's takes the first of them.
+
+        Without a file of weights there are no projections; hidden state and query are normal numbers.
+        """
         shape, params = AttentionShape(**case.shape), case.params
+        if params["weights"] is None:
+            hidden = device.normal((shape.batch, shape.hidden_size), case.dtype, seed)
+            return {"layer": {}, "hidden": hidden, "query": hidden.reshape(shape.batch, shape.heads, shape.head_size)}
         preset = checkpoint.preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
         size, dtype = shape.hidden_size, array_dtype(case.dtype)
@@ -201,6 +216,8 @@ class DecodeAttention(Operator):
     def data_files(self, job: Job) -> list[DataFile]:
         case = job.cases[0]
         params, path = case.params, case.params["weights"]
+        if path is None:
+            return []
         preset = checkpoint.preset_from(params)
         _, _, naming, hidden_from = checkpoint.load_layer(path, preset, 1, seed=params["seed"])
         description = f"weights in {naming}'s naming; hidden state: {hidden_from}"

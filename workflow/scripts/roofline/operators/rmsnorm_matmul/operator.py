@@ -95,6 +95,8 @@ class RmsNormMatmul(Operator):
     implementations = (UnfusedRmsNormMatmul, UnfusedRmsNormMatmulGraph, FusedRmsNormMatmul, FusedRmsNormMatmulGraph)
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
     outputs = ("y",)
+    drawn_sizes: ClassVar = {"batch": (1, 128, 1), "hidden": (512, 8192, STAGE_DEPTH)}
+    drawn_dtypes = ("fp16", "bf16")
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
         settings, jobs = getattr(config, self.rule), []

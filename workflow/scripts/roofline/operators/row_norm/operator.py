@@ -73,6 +73,7 @@ class RowNorm(Operator):
     implementations = (ArrayRowNorm, NaiveRowNorm, WelfordRowNorm, WelfordRowNormGraph, NumpyRowNorm, CompiledRowNorm)
     constants: ClassVar = {"gpu": GPU_CONSTANTS, "cpu": CPU_HOST_CONSTANTS}
     outputs = ("y",)
+    drawn_sizes: ClassVar = {"rows": (256, 65536, 1), "columns": (64, 8192, 1)}
 
     def jobs(self, config: CompletedConfig) -> list[Job]:
         """Return one job for all shapes: they are compared, and a process takes longer to start than one to measure."""

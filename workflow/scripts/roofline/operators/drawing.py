@@ -1,0 +1,69 @@
+"""Shapes that nobody chose: they follow from the hash of the seals, so that whoever has the seals draws the same."""
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from roofline.operators.base import Case, Job, Operator
+from roofline.records.seal_records import prediction_code_sha256
+
+DRAWN = "drawn"  # the path of an operator's job of drawn shapes
+LARGEST_BYTES = 1 << 30  # that a drawn case moves
+OptionT = TypeVar("OptionT")
+
+
+class Draw:
+    """Numbers that follow from a seed alone: the SHA-256 of the seed and a counter."""
+
+    def __init__(self, seed: str):
+        self._seed, self._count = seed, 0
+
+    def uniform(self) -> float:
+        """Return the next number, at least 0 and below 1."""
+        digest = hashlib.sha256(f"{self._seed} {self._count}".encode()).digest()
+        self._count += 1
+        return (int.from_bytes(digest[:8], "big") >> 11) / 2**53  # as many bits as a float holds
+
+    def size(self, low: int, high: int, multiple: int) -> int:
+        """Return a size from `low` to `high`, log-uniform, rounded to a multiple."""
+        size = low * (high / low) ** self.uniform()
+        return min(max(round(size / multiple) * multiple, low), high)
+
+    def choose(self, options: Sequence[OptionT]) -> OptionT:
+        """Return one of these, each as likely."""
+        return options[int(self.uniform() * len(options))]
+
+
+class Drawing(NamedTuple):
+    """The job of an operator's drawn shapes, and what they follow from."""
+
+    seed: str
+    code_sha256: str
+    job: Job
+
+
+def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) -> Drawing:
+    """Return so many shapes of an operator. They follow from the hashes of its seals by path, and from the code.
+
+    A shape that moves more than LARGEST_BYTES is drawn again.
+    """
+    code_sha256 = drawing_code_sha256(operator)
+    sealed = [seal_sha256[path] for path in sorted(seal_sha256)]
+    seed = hashlib.sha256(" ".join([*sealed, code_sha256]).encode()).hexdigest()
+    draw = Draw(seed)
+    cases: list[Case] = []
+    while len(cases) < count:
+        sizes = {name: draw.size(*limits) for name, limits in operator.drawn_sizes.items()}
+        case = operator.draw_case(draw, sizes)
+        if operator.bytes(case, operator.first_scope) <= LARGEST_BYTES and case not in cases:
+            cases.append(case)
+    return Drawing(seed, code_sha256, Job(DRAWN, tuple(cases)))
+
+
+def drawing_code_sha256(operator: Operator) -> str:
+    """Return one SHA-256 of the files that draw an operator's shapes and predict them."""
+    files: Iterable[Path] = (Path(__file__), Path(inspect.getfile(type(operator))))
+    own = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
+    return hashlib.sha256(f"{own} {prediction_code_sha256()}".encode()).hexdigest()
