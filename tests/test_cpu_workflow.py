@@ -69,7 +69,7 @@ def test_every_prediction_is_recomputed_from_what_was_sealed(found):
     other_code = gemm.entry.model_copy(update={"code_sha256": "0" * 64})
     path, predictions = found.predictions[0]
     changed = predictions.model_copy(update={"cells": [gemm.model_copy(update={"entry": other_code})]})
-    assert count_recomputed(replace(found, predictions={"cpu": (path, changed)})) == (0, 1)
+    assert count_recomputed(replace(found, predictions=[(path, changed)])) == (0, 1)
 
 
 @pytest.mark.parametrize(("name", "keys", "why"), TAMPERED.values(), ids=TAMPERED.keys())

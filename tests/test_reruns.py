@@ -25,6 +25,7 @@ ATTENTION = [f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (16,
 ADDED = {f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (3072, 4096)}  # a second each
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
 ROWS_SEAL, PREDICTIONS = "cpu/row_norm/prediction.json", "cpu/predictions.json"
+FIRST_PREDICTIONS = "cpu/first_predictions.md"
 FOLLOWS = {"roofline.json", "manifest.json"}  # with every page and picture
 LIBRARY = "workflow/scripts/roofline"
 PATIENCE_S = 60
@@ -38,9 +39,8 @@ def kept(before: dict, run: Run) -> set[str]:
 
 def records(files) -> set[str]:
     """Of a run on the CPU: what is measured or sealed, and the weights."""
-    return {
-        path for path in files if path.startswith(("cpu/", "checkpoints/")) and not path.startswith(PREDICTIONS[:-5])
-    }
+    written_anew = (PREDICTIONS[:-5], FIRST_PREDICTIONS)
+    return {path for path in files if path.startswith(("cpu/", "checkpoints/")) and not path.startswith(written_anew)}
 
 
 # ---------------------------------------------------------------- plans
@@ -133,6 +133,9 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     assert re.search(line, printed, re.MULTILINE)
     assert records(at_stop) <= kept(at_stop, run)
     assert records(before) - {PEAK} <= kept(before, run)
+    now = run.files()
+    assert now[FIRST_PREDICTIONS][1] == before[FIRST_PREDICTIONS][1] == before["cpu/predictions.md"][1]
+    assert now["cpu/predictions.md"][1] != before["cpu/predictions.md"][1]
 
     table, manifest = run.read("roofline.json"), read(Manifest, run.results / "manifest.json")
     (placed,) = (one for one in table["operators"] if one["operator"] == "operation")
@@ -146,7 +149,7 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     assert manifest.times.cost_usd == pytest.approx(manifest.times.span_s)
     assert manifest.sources.changed_files == ["config/config.yaml"]
     found = read_results(run.results, sorted(run.results.glob("cpu/**/*.json")))
-    new = {one.shape.get("seq_len") for one in found.predictions["cpu"][1].cells if one.started_at is None}
+    new = {one.shape.get("seq_len") for one in found.predictions[0][1].cells if one.started_at is None}
     assert new == {3072, 4096, None}
     sha256 = {path: seal for _, record in found.measured for path, seal in record.seals.items()}
     assert find_violations(found, "cpu", sha256) == []
