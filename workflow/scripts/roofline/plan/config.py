@@ -107,6 +107,7 @@ class Config(Settings):
     cpu: Literal["auto", "all"] = "auto"
     effort: Effort = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
+    predictions: Annotated[str, Field(min_length=1)] | None = None
     counters: Annotated[
         Literal["auto", "off", "required"] | None,
         BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads `off` as false
