@@ -18,12 +18,14 @@ from workflow_run import BUDGET, CHECKOUT, Run, heed_ctrl_c, measured, surroundi
 
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
+from roofline.table.own_predictions import LATE
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
 
 ATTENTION = [f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (16, 32)]
 ADDED = {f"cpu/decode_attn/minigpt/S{seq_len}_fp32.json" for seq_len in (3072, 4096)}  # a second each
 PEAK, MEMORY, ROWS = "cpu/peak_flops/fp32.json", "cpu/bandwidth/dram.json", "cpu/row_norm/fp32.json"
+OWN = "cpu/own_predictions.json"
 ROWS_SEAL, PREDICTIONS = "cpu/row_norm/prediction.json", "cpu/predictions.json"
 FIRST_PREDICTIONS = "cpu/first_predictions.md"
 FOLLOWS = {"roofline.json", "manifest.json"}  # with every page and picture
@@ -78,6 +80,30 @@ def test_two_settings_that_exchange_their_values_make_their_jobs_stale(run):
     """Snakemake compares params as a set of values, without their names."""
     run.edit_config(peak_flops={"warmup": BUDGET["iterations"], "iterations": 3})  # 3 is the default of the warm-up
     assert PEAK in run.planned()
+
+
+# ---------------------------------------------------------------- the user's own predictions
+
+
+def test_an_own_prediction_measures_nothing_and_is_sealed_before_its_cell_or_never_scored(run):
+    known, new = (f"cpu decode attention core numpy fp32 batch 1, S {seq_len} minigpt" for seq_len in (16, 48))
+    mine = run.root / "mine.yaml"
+    mine.write_text(f"{known}: {{time_us: 20}}\n")
+    run.edit_config(predictions="mine.yaml")
+    assert run.planned() == {OWN, *FOLLOWS}
+    mine.write_text(f"{known}: {{time_us: 20}}\n{new}: {{time_us: 30}}\n")
+    run.edit_config(decode_attn={"seq_lens": [16, 32, 48]})
+    before = run.files()
+    printed = run.make().stdout
+    assert re.search(r"own_predictions cpu: 2 cells.* 1 of them", printed) and records(before) <= kept(before, run)
+    late, timely = run.read("roofline.json")["own_predictions"]
+    assert late["not_scored_reason"] == LATE and timely["not_scored_reason"] != LATE
+    assert known in (run.results / "verification.md").read_text(encoding="utf-8")
+
+    mine.write_text(f"{known}: {{time_us: 19}}\n{new}: {{time_us: 30}}\n")
+    run.make()
+    assert [row["sealed_at"] == timely["sealed_at"] for row in run.read(OWN)["cells"]] == [False, True]
+    assert run.planned() == set() and run.command("verify", "results").returncode == 0
 
 
 # ---------------------------------------------------------------- a rerun that is interrupted

@@ -40,6 +40,7 @@ from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
 from roofline.plan import machine_checks, settings
+from roofline.plan.targets import Cells
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
@@ -63,8 +64,9 @@ def main(arguments: list[str]) -> int:
     console.started_by = ["make", *(["AGAIN=1"] if options.again else [])]
     record_name = None
     if options.cell is not None:
-        record_name = find_record(options.cell, list_measured_records(config))
-        args.targets = [*args.targets, record_path(record_name)]
+        cells = plan_cells(config)
+        record_name = find_record(options.cell, cells.measured())
+        args.targets = [*args.targets, *map(record_path, [*cells.own_seals(), record_name])]
         console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
         with contextlib.suppress(PermissionError):  # the Snakefile names all that cannot be written
@@ -108,7 +110,7 @@ def read_config(args: argparse.Namespace) -> dict:
 def choose_again(args: argparse.Namespace, config: dict) -> bool:
     """Have Snakemake make the records again that were disturbed, each of which keeps its less disturbed record. Return
     whether there are any."""
-    disturbed = again.list_disturbed_records(RESULTS, list_measured_records(config))
+    disturbed = again.list_disturbed_records(RESULTS, plan_cells(config).measured())
     if disturbed and not args.dryrun:
         stale = folder.list_stale_outputs(args)
         again.copy_aside(RESULTS, set(disturbed) - set(stale), stale)
@@ -123,9 +125,9 @@ def restore_records() -> None:
         print(f"earlier record kept, since the new one is missing: {join_words(restored)}", flush=True)
 
 
-def list_measured_records(config: dict) -> list[str]:
-    """Return the names of the records that a run with these settings measures. Raises UserError."""
-    return machine_checks.find_cells(settings.complete(config), discovery.discover()).measured()
+def plan_cells(config: dict) -> Cells:
+    """Return what a run with these settings measures. Raises UserError."""
+    return machine_checks.find_cells(settings.complete(config), discovery.discover())
 
 
 def find_record(text: str, record_names: Sequence[str]) -> str:

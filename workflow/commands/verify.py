@@ -27,7 +27,7 @@ from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import count_recomputed, find_unlike_rows
+from roofline.table.seals import count_recomputed, find_unlike_own, find_unlike_rows
 
 RENDERED = RESULTS / "rendered"
 FIGURES = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
@@ -57,6 +57,7 @@ def verify(run: Path) -> int:
             results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
             archived = read(Roofline, root / RESULTS / "roofline.json")
             problems += find_unlike_rows(archived.operators, results)
+            problems += find_unlike_own(archived.own_predictions, results)
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
             return 1

@@ -72,6 +72,25 @@ rule drawn_prediction:
         "../scripts/drawn_prediction.py"
 
 
+# What the user predicts. Snakemake keeps the earlier file for the job: what is unchanged in it keeps its time.
+rule own_predictions:
+    input:
+        script=str(SCRIPTS / "own_predictions.py"),
+    output:
+        update("results/{device}/own_predictions.json"),
+    log:
+        "logs/{device}/own_predictions.log",
+    priority: 1000
+    conda:
+        ENVIRONMENT
+    resources:
+        measuring=ALONE,
+    params:
+        lines=lambda wildcards: json.dumps(CELLS.own_predictions.get(wildcards.device, []), sort_keys=True),
+    script:
+        "../scripts/own_predictions.py"
+
+
 for PREREQUISITE, OPERATOR in PREREQUISITES:
 
     rule:

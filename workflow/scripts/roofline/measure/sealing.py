@@ -1,12 +1,15 @@
-"""Seals: the ceilings that the datasheet of a device promises, and the constants of an operator's costs."""
+"""Seals: the ceilings that the datasheet of a device promises, the constants of an operator's costs, and what the user
+predicts."""
 
 from collections.abc import Iterable, Mapping
 
 import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
 from roofline.core.levels import PEER, main_memory_ceiling, memory_ceiling_names
 from roofline.core.terms import ACCESS_PATTERNS
+from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
+from roofline.records.operator_record import OwnPrediction, SealedOwnPrediction
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 MEASURED_SOURCE = "measured on this host before any operator"
@@ -36,6 +39,18 @@ def seal_operator(
         constants=values,
         constant_sources=sources,
     )
+
+
+def seal_own_prediction(
+    prediction: OwnPrediction, earlier: Iterable[SealedOwnPrediction], sealed_at: str, started_at: str | None
+) -> SealedOwnPrediction:
+    """Return the user's prediction with the time of its seal: its earlier one, if it has not changed since.
+
+    `started_at` is the start of its cell's measurement, if there is one already.
+    """
+    fields = shared_fields(prediction, OwnPrediction)
+    same = (sealed for sealed in earlier if shared_fields(sealed, OwnPrediction) == fields)
+    return next(same, None) or SealedOwnPrediction(**fields, sealed_at=sealed_at, started_at=started_at)
 
 
 def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:

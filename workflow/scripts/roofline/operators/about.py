@@ -59,6 +59,13 @@ class About:
         """Return the words that distinguish a case from others of its preset and dtype: its sizes."""
         return ", ".join(f"{key} {size}" for key, size in cell.shape.items())
 
+    def full_name(self, cell: CellKey, scope: str | None) -> str:
+        """Return operator, scope, implementation, dtype, shape and preset of a cell in one line; `scope` is None where
+        all cells have the same."""
+        return " ".join(
+            filter(None, [self.title, scope, cell.implementation, cell.dtype, self.label(cell), cell.preset])
+        )
+
     def series(self, cell: CellKey) -> str:
         """Return the label without the size along the axis: the cells of one series share it."""
         if not self.axis:

@@ -109,6 +109,7 @@ class Config(Settings):
     effort: Effort = "default"
     operators: Annotated[list[str], EachOnce] = Field(default=[])
     drawn: Annotated[Annotated[int, Field(ge=0, le=MOST_DRAWN)] | None, ByEffort(0, 2, 24)] = None
+    predictions: Annotated[str, Field(min_length=1)] | None = None
     counters: Annotated[
         Literal["auto", "off", "required"] | None,
         BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads `off` as false

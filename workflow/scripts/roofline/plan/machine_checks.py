@@ -12,6 +12,7 @@ from roofline.devices.discovery import level_name, memory_levels
 from roofline.measure import ncu
 from roofline.operators.operator_checks import check_operator
 from roofline.plan.config import Config
+from roofline.plan.own_predictions import read_own_predictions
 from roofline.plan.settings import Checked
 from roofline.plan.targets import Cells
 
@@ -20,7 +21,9 @@ MIN_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 def find_cells(checked: Checked, present: Mapping[str, Identity]) -> Cells:
     """Return what a configuration measures on a machine with these devices. Raises UserError if it cannot."""
-    return Cells(checked, present, choose_devices(checked, present), find_profiler(checked.config))
+    cells = Cells(checked, present, choose_devices(checked, present), find_profiler(checked.config))
+    cells.own_predictions = read_own_predictions(cells)
+    return cells
 
 
 def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[str]:

@@ -59,12 +59,12 @@ def complete(config: Mapping) -> Checked:
     try:
         checked = model.model_validate(config)
     except ValidationError as error:
-        raise UserError(_describe_errors(error, config, model)) from None
+        raise UserError(describe_errors(error, config, model)) from None
     rules = [rule for rule in operators if operators[rule].measured_with_ceilings or getattr(checked, rule).enabled]
     return Checked(fill_by_effort(checked, checked.effort), {rule: operators[rule] for rule in rules})
 
 
-def _describe_errors(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
+def describe_errors(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
     """Return a line for each place with an error: pydantic reports every branch of a union."""
     errors_by_place: dict[tuple, dict[str, ErrorDetails]] = {}
     for details in error.errors():

@@ -46,6 +46,7 @@ class Cells:
         self.timed = {operator.rule: operator for operator in timed}
         self.jobs = {rule: {job.path: job for job in self.timed[rule].jobs(self.config)} for rule in self.timed}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
+        self.own_predictions: dict[str, list[dict]] = {}  # the user's, by device: find_cells reads them
         # The jobs whose counters are read, with their rules.
         self.ncu = profiler
         self.counted_on = [] if self.config.counters == "off" else self.gpus
@@ -112,9 +113,13 @@ class Cells:
         names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
         names += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
         names += [f"{device}/{rule}/drawn_prediction" for device in self.gpus for rule in self.drawn(device)]
-        names += self.measured() + [f"{device}/profiler" for device in self.counted_on]
+        names += self.own_seals() + self.measured() + [f"{device}/profiler" for device in self.counted_on]
         names += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
+
+    def own_seals(self) -> list[str]:
+        """Return the record names of the seals of what the user predicts."""
+        return [f"{device}/own_predictions" for device in self.own_predictions]
 
     def sustained_s(self, device: str, dtype: str) -> float | None:
         """Return the seconds of sustained load for a compute ceiling; None without. Thorough loads every GEMM."""

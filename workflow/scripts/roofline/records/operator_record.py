@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from roofline.core.terms import Cache, RegimeLevel
-from roofline.records.base import AtLeastOne, NotNegative, Record, RunRecord, Seconds, Whole
+from roofline.core.terms import Cache, Regime, RegimeLevel
+from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, RunRecord, Seconds, Share, Whole
 from roofline.records.seal_records import CellPrediction, CostTerms, SealedEntry
 from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 
@@ -30,6 +30,12 @@ class CellKey(Record):
     dtype: str
     cache: Cache | None = None
     shape: dict[str, int] = Field(description="sizes of the case, by the names of its dimensions")
+
+    @property
+    def planned_identity(self) -> tuple[Hashable, ...]:
+        """A key that no other cell of the device has in one run, where its inputs are either cold or warm."""
+        names = (self.operator, self.implementation, self.preset, self.scope, self.dtype)
+        return *names, *sorted(self.shape.items())
 
 
 class CellRecord(CellKey):
@@ -101,6 +107,29 @@ class PredictionsRecord(RunRecord):
     cells: list[PredictedCell]
     what_if: list[PredictedCell] = Field(default=[], description="of no job: cases that a reader may choose from")
     drawn: DrawnShapes | None = Field(default=None, description="what the cells of drawn shapes follow from")
+
+
+class OwnPrediction(CellKey):
+    """A cell as the user predicts it, in one respect or more."""
+
+    regime: Regime | None = None
+    cpu_time_s: Positive | None = Field(default=None, description="what a caller waits for a step")
+    fraction_of_compute_peak: Share | None = Field(default=None, description="FLOP rate by the CPU time over the peak")
+
+
+class SealedOwnPrediction(OwnPrediction):
+    """The user's prediction of a cell, with the time from which on it has been as it is."""
+
+    sealed_at: str
+    started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+
+
+class OwnPredictionsRecord(RunRecord):
+    """results/{device}/own_predictions.json: what the user predicts, sealed before what a run measures."""
+
+    kind: Literal["own_predictions"] = "own_predictions"
+    device: str
+    cells: list[SealedOwnPrediction]
 
 
 class JobRecord(RunRecord):

@@ -32,6 +32,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "paragraphs": interpretation.write_paragraphs(report),
         "verification": build_verification_table(by_error, table),
         "drawn_verification": build_verification_table(select_sealed(select_measured(table.drawn)), table),
+        "own_predictions": rendering.render_table("own_predictions", table, left_columns=6),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
         "energy": _write_energy(table, table.energy_fits),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),

@@ -71,6 +71,8 @@ def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list
         lines.append(Line(f"  Predicted before timing: {words.describe_score(device.score)}"))
     if drawn := words.describe_drawn(report.table, device.device):
         lines.append(Line(f"  {drawn}"))
+    if own_score := report.table.own_scores.get(device.device):
+        lines.append(Line(f"  Your predictions: {words.describe_own_score(own_score)}"))
     if standing := words.describe_standing(report.table, device.device):
         lines.append(Line(f"  {standing}"))
     lines += [Line(f"  Skipped {line}") for line in words.describe_skipped(report.table, device.device)]

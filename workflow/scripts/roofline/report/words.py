@@ -22,6 +22,8 @@ from roofline.table.rows import (
     CheckResult,
     ComputeCeiling,
     MemoryCeiling,
+    OwnScore,
+    PredictionErrors,
     Roofline,
     Score,
     Spreads,
@@ -33,6 +35,7 @@ from roofline.table.scores import score_predictions
 
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
+NOT_COMPARED = "nothing measured to compare with"
 SHOWN_AS_FACTOR = 9.995  # errors from here on
 RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
 
@@ -293,6 +296,40 @@ def describe_drawn(roofline: Roofline, device: str) -> str:
 def _describe_tally(tally: Tally) -> str:
     assert tally.median_cpu_time_error is not None  # a tally of no cell is not described
     return f"{percent(tally.median_cpu_time_error)}, {tally.times_close} of {tally.cell_count}"
+
+
+def describe_own_score(score: OwnScore) -> str:
+    """Return in how many cells the user was right, each next to the model for the same cells."""
+    own, model = score.own, score.model
+    parts = [
+        ("regime right", own.regimes_right, score.regime_count, model.regimes_right),
+        ("time within 2x", own.times_right, score.time_count, model.times_right),
+        ("share of peak within 2x", own.shares_right, score.share_count, model.shares_right),
+    ]
+    words = [f"{what} in {right} of {count} (model: {by_model})" for what, right, count, by_model in parts if count]
+    if own.median_cpu_time_error is not None and model.median_cpu_time_error is not None:
+        model_error = percent(model.median_cpu_time_error)
+        words.append(f"median error {percent(own.median_cpu_time_error)} (model: {model_error})")
+    words += [f"{score.not_scored_count} not scored"] if score.not_scored_count else []
+    return ", ".join(words) or NOT_COMPARED
+
+
+def format_cell_figures(regime: str | None, level: str | None, cpu_time_s: float | None, share: float | None) -> str:
+    """Return what is predicted or measured of a cell: memory: hbm, 30 us, 0.5 % of peak."""
+    words = [regime_key(regime, level)] if regime else []
+    words += [duration(cpu_time_s)] if cpu_time_s else []
+    words += [f"{percent(share)} of peak"] if share else []
+    return ", ".join(words) or "-"
+
+
+def format_prediction_errors(errors: PredictionErrors | None) -> str:
+    """Return the verdict on a regime, and the errors of a time and a share: regime right, time +20 %, share -17 %."""
+    if errors is None:
+        return "-"
+    words = [] if errors.regime_right is None else [f"regime {'right' if errors.regime_right else 'wrong'}"]
+    shares = (("time", errors.cpu_time_error), ("share", errors.fraction_of_compute_peak_error))
+    words += [f"{what} {format_error(share)}" for what, share in shares if share is not None]
+    return ", ".join(words) or NOT_COMPARED
 
 
 def format_failures(failed: Iterable[CheckResult]) -> list[str]:

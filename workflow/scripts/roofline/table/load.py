@@ -22,6 +22,7 @@ from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, buil
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
+from roofline.table.own_predictions import build_own_rows, score_own
 from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions
@@ -73,6 +74,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
             refused.append(NotCounted(device=device, refused_reason=profiler.refused_reason))
+    own_predictions = build_own_rows(results, cells)
     roofline = Roofline(
         devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
@@ -88,6 +90,8 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
         score=score_predictions(cells),
         drawn_score=score_predictions(drawn) if drawn else None,
+        own_predictions=own_predictions,
+        own_scores=score_own(own_predictions),
         own_operators=list(results.own_operators.values()),
         checks=[],
     )

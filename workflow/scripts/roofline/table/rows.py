@@ -21,7 +21,7 @@ from roofline.records.bandwidth_record import BandwidthFigures, Loaded, PeerLink
 from roofline.records.bandwidth_record import Plateau as Plateau  # of a sweep; pages import rows alone
 from roofline.records.base import Interval, NotNegative, Positive, Record
 from roofline.records.compute import LoadPoint, PeakFigures, WorkloadSpec
-from roofline.records.operator_record import CellKey
+from roofline.records.operator_record import CellKey, SealedOwnPrediction
 from roofline.records.seal_records import CellPrediction
 
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
@@ -30,6 +30,7 @@ MIXED = "mixed"  # what pages say where a roof takes less than NAMED_SHARE
 NAMED_SHARE = 0.6  # of the GPU time that a roof takes at least where pages say that it sets the time
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
 DECIDING_VALUE = "the figure that decides: a fraction, a count or watts; null where there is none"
+ERROR = "a fraction: predicted over measured, less 1"
 MEDIAN_ERROR = "a fraction: the median of |predicted - measured| / measured of the CPU times"
 DOUBT = "why the figure is not to be relied on; null where it may be used in ratios and verdicts"
 
@@ -460,6 +461,43 @@ class Score(Tally):
     baseline_tally: Tally | None = Field(description="the promised roof and a start-up time")
 
 
+class PredictionErrors(TableRow):
+    """The errors of a prediction of a cell, in what the user predicts of it; all else is null."""
+
+    regime_right: bool | None
+    cpu_time_error: float | None = Field(description=ERROR)
+    fraction_of_compute_peak_error: float | None = Field(description=ERROR)
+
+
+class OwnPredictionRow(CellKeyRow, SealedOwnPrediction):
+    """A cell as the user predicts it, with the errors of that and of the sealed model."""
+
+    not_scored_reason: str | None = Field(description="null where it is scored")
+    errors: PredictionErrors | None = Field(description="null where it is not scored")
+    model_errors: PredictionErrors | None = Field(description="the sealed model's in the same")
+
+
+class OwnTally(TableRow):
+    """How many of the user's predictions, or of the model's for the same, are right."""
+
+    regimes_right: int = Field(description="cells whose regime was predicted")
+    times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
+    shares_right: int = Field(description="cells whose share of the compute peak was predicted within a factor of two")
+    median_cpu_time_error: NotNegative | None = Field(description=MEDIAN_ERROR)
+
+
+class OwnScore(TableRow):
+    """The score of the user's predictions on a device, next to that of the sealed model for the same."""
+
+    cell_count: int = Field(description="predictions that are scored")
+    not_scored_count: int
+    regime_count: int = Field(description="of those that are scored, those of a regime")
+    time_count: int = Field(description="the same of a CPU time")
+    share_count: int = Field(description="the same of a share of the compute peak")
+    own: OwnTally
+    model: OwnTally
+
+
 class AskedCell(CellKeyRow):
     """A cell of no job, as the seals predict it, for a reader who asks what if."""
 
@@ -487,12 +525,19 @@ class Roofline(TableRow):
     skipped: list[Skipped]
     score: Score
     drawn_score: Score | None = Field(default=None, description="of drawn shapes; null where none were measured")
+    own_predictions: list[OwnPredictionRow] = Field(default=[], description="the user's, scored or not")
+    own_scores: dict[str, OwnScore] = Field(default={}, description="of the user's predictions, by device")
     own_operators: list[OwnOperatorRecord] = Field(description="what a reader sees of the user's own")
     checks: list[CheckResult]
 
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         """Return the ceiling of this name on a device; None if it was not measured."""
         return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
+
+    def find_cell(self, row: OwnPredictionRow) -> CellRow | None:
+        """Return the measured cell that the user predicts; None if it was not measured."""
+        cells = (cell for cell in self.measured_cells if cell.device == row.device)
+        return next((cell for cell in cells if cell.planned_identity == row.planned_identity), None)
 
     @property
     def measured_cells(self) -> list[CellRow]:
@@ -532,8 +577,8 @@ class Roofline(TableRow):
         """Return operator, scope, implementation, dtype, shape and preset of a cell in one line."""
         if isinstance(cell, CellRow) and cell.operator == USERS:
             return f"{cell.name} {cell.dtype}"
-        names = self.title(cell.operator), self.scope_label(cell), cell.implementation
-        return " ".join(filter(None, [*names, cell.dtype, self.label(cell), cell.preset]))
+        about = self.operator_info.get(cell.operator) or UnknownAbout(cell.operator)
+        return about.full_name(cell, self.scope_label(cell))
 
     def remedies(self, cell: CellRow) -> list[str]:
         """Return the advice of the cell's operator for its regime; [] if there is none."""

@@ -16,12 +16,18 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.instructions_record import InstructionsRecord
-from roofline.records.operator_record import DataFile, JobRecord, OperatorRecord, PredictionsRecord
+from roofline.records.operator_record import (
+    DataFile,
+    JobRecord,
+    OperatorRecord,
+    OwnPredictionsRecord,
+    PredictionsRecord,
+)
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal
 
 RECORDS: tuple[type[Record], ...] = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord)
 RECORDS += (CalibrationRecord, PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
-RECORDS += (ProfilerRecord, CountersRecord, OwnOperatorRecord)
+RECORDS += (ProfilerRecord, CountersRecord, OwnOperatorRecord, OwnPredictionsRecord)
 KINDS: dict[str, type[Record]] = {record.model_fields["kind"].default: record for record in RECORDS}
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)
@@ -35,6 +41,7 @@ class Results:
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     predictions: list[tuple[str, PredictionsRecord]] = field(default_factory=list)  # of planned cells and drawn shapes
+    own_predictions: dict[str, OwnPredictionsRecord] = field(default_factory=dict)  # the user's, by device
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     known_cards: dict[str, Cards] = field(default_factory=dict)  # cards of the same model, by device
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
@@ -98,6 +105,8 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
             results.seals[name] = record
         elif isinstance(record, PredictionsRecord):
             results.predictions.append((name, record))
+        elif isinstance(record, OwnPredictionsRecord):
+            results.own_predictions[record.device] = record
         elif isinstance(record, OwnOperatorRecord):
             results.own_operators[record.name] = record
         elif isinstance(record, ProfilerRecord):

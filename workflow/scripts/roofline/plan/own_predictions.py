@@ -1,0 +1,153 @@
+"""The user's own predictions: a file that names cells of this run, read and checked before anything is measured."""
+
+import difflib
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from roofline.core.architectures import parse_capability
+from roofline.core.terms import Regime, UserError
+from roofline.operators.about import StoredAbout, describe_own_operator, load_abouts
+from roofline.operators.gemm.operator import Gemm
+from roofline.operators.setting_types import Settings
+from roofline.plan.settings import describe_errors
+from roofline.plan.targets import Cells
+from roofline.records.files import read_yaml
+from roofline.records.operator_record import CellKey, OwnPrediction
+
+
+def _refuse_text(value: Any) -> Any:
+    """Return the value. Raises ValueError for text, such as 12 us."""
+    if isinstance(value, str):
+        raise ValueError("should be a plain number, since its key has the unit")
+    return value
+
+
+Time = Annotated[Annotated[float, Field(gt=0, le=1e12)] | None, BeforeValidator(_refuse_text)]
+Percent = Annotated[Annotated[float, Field(gt=0, le=100)] | None, BeforeValidator(_refuse_text)]
+
+
+class PlannedCell(NamedTuple):
+    """A cell of this run, with its device and the name of its record."""
+
+    device: str
+    record: str
+    cell: CellKey
+
+
+class OwnPredictionSettings(Settings):
+    """The user's prediction of a cell: any of its regime, its CPU time and its share of the compute peak."""
+
+    regime: Regime | None = None
+    time_us: Time = None
+    time_ms: Time = None
+    percent_of_peak: Percent = None
+
+    @model_validator(mode="after")
+    def _require_one_of_each(self) -> "OwnPredictionSettings":
+        names = list(type(self).model_fields)
+        if all(getattr(self, name) is None for name in names):
+            raise ValueError(f"needs one of {', '.join(names)}")
+        if self.time_us and self.time_ms:
+            raise ValueError("time_us or time_ms is needed, not both")
+        return self
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the regime, the time in seconds and the share as a fraction, as fields of an OwnPrediction."""
+        seconds = self.time_us / 1e6 if self.time_us else self.time_ms / 1e3 if self.time_ms else None
+        share = self.percent_of_peak / 100 if self.percent_of_peak else None
+        return {"regime": self.regime, "cpu_time_s": seconds, "fraction_of_compute_peak": share}
+
+
+def read_own_predictions(cells: Cells) -> dict[str, list[dict]]:
+    """Return what the user's file predicts of these cells, by device: each prediction with the name of its record.
+
+    Raises UserError with a line for each error.
+    """
+    path = cells.config.predictions
+    if path is None:
+        return {}
+    named_cells = name_cells(cells)
+    predictions: dict[str, list[dict]] = {}
+    faults = []
+    for name, value in _read_file(path, named_cells).items():
+        planned = named_cells.get(str(name))
+        if planned is None:
+            nearest = difflib.get_close_matches(str(name), named_cells, 2, cutoff=0)
+            faults.append(f"{path}: {name!r} is not a cell of this run; nearest: {' or '.join(map(repr, nearest))}")
+            continue
+        if not isinstance(value, dict):
+            faults.append(f"{path}: {name}: should be what is predicted, such as {{time_us: 12}} (got {value!r:.100})")
+            continue
+        try:
+            given = OwnPredictionSettings.model_validate(value)
+        except ValidationError as error:
+            lines = describe_errors(error, value, OwnPredictionSettings)
+            faults += [f"{path}: {name}: {line.removeprefix(': ')}" for line in lines]
+            continue
+        prediction = OwnPrediction(**planned.cell.model_dump(), **given.as_fields())
+        line = {"record": planned.record, "prediction": prediction.model_dump()}
+        predictions.setdefault(planned.device, []).append(line)
+    if faults:
+        raise UserError(faults)
+    return predictions
+
+
+def _read_file(path: str, names: Iterable[str]) -> dict:
+    """Return the content of the user's file. Raises UserError if it is missing or malformed, or names no cell."""
+    try:
+        content = read_yaml(path)
+    except OSError as error:
+        raise UserError(f"predictions: {path}: {error.strerror}") from None
+    if content is None:
+        raise UserError([f"{path}: names no cell; known:", *(f"  {name}" for name in names)])
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: should be a mapping of cells to what is predicted, but is a {type(content).__name__}")
+    return content
+
+
+def name_cells(cells: Cells) -> dict[str, PlannedCell]:
+    """Return the cells of a run by the names that verification.md gives them. The settings alone decide: a device may
+    still lack an implementation of a case."""
+    abouts = load_abouts()
+    own = [operator for operator in cells.operators.values() if operator.path]
+    abouts |= {operator.name: StoredAbout(describe_own_operator(operator)) for operator in own}
+    planned = [planned for device in cells.devices for planned in _plan_cells(cells, device)]
+    scopes = {(one.cell.operator, one.cell.scope) for one in planned}
+    several = {name for name, _ in scopes if sum(name == other for other, _ in scopes) > 1}
+    names = {}
+    for one in planned:
+        scope = one.cell.scope if one.cell.operator in several else None
+        names[f"{one.device} {abouts[one.cell.operator].full_name(one.cell, scope)}"] = one
+    return names
+
+
+def _plan_cells(cells: Cells, device: str) -> Iterable[PlannedCell]:
+    """Yield the reference GEMMs of a device, then the cells of its operators."""
+    identity = cells.present[device]
+    unopened: Any = SimpleNamespace(
+        kind=identity.kind, capability=parse_capability(identity.compute_capability or "0.0")
+    )
+    for dtype, size in cells.gemm_sizes(device).items():
+        for product in Gemm().plan_cells(unopened, dtype, size):
+            key = CellKey(operator=Gemm.name, implementation=product.name, dtype=dtype, shape=product.case.shape)
+            yield PlannedCell(device, f"{device}/{Gemm.rule}/{dtype}", key)
+    for rule, operator in cells.timed.items():
+        settings = getattr(cells.config, rule)
+        wanted_scopes = getattr(settings, "scopes", None)  # of operators that have several
+        for path in cells.cases(rule, device):
+            for case in cells.jobs[rule][path].cases:
+                for implementation in operator.implementations_on(identity.kind, settings.implementations):
+                    for scope in implementation.scopes:
+                        if wanted_scopes is None or scope in wanted_scopes:
+                            key = CellKey(
+                                operator=operator.name,
+                                implementation=implementation.name,
+                                preset=case.preset,
+                                scope=scope,
+                                dtype=case.dtype,
+                                shape=case.shape,
+                            )
+                            yield PlannedCell(device, f"{device}/{rule}/{path}", key)
