@@ -2,12 +2,13 @@
 
 import pytest
 from factories import device_record
-from records_factory import bandwidth_record, peak_record, results
+from records_factory import bandwidth_record, cell, operator_record, peak_record, results
 
 from roofline.records import cards
 from roofline.records.base import read
-from roofline.records.cards import METHOD, CardRun, Cards, card_id, read_known_cards, write_cards
+from roofline.records.cards import METHOD, CardRun, Cards, KnownCards, card_id, write_cards
 from roofline.report.words import describe_standing
+from roofline.table.known_cards import find_known_cards
 from roofline.table.load import Request, build_table
 
 H200 = "NVIDIA H200"
@@ -22,7 +23,7 @@ def run(card, method=METHOD, **values):
 def table_of(*runs):
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     records = results(device, peak_record("gpu0", "fp16", 800), bandwidth_record("gpu0", hbm_read=4600))
-    records.known_cards = {"gpu0": Cards(name=H200, runs=runs)}
+    records.known_cards = KnownCards(devices={"gpu0": Cards(name=H200, runs=runs)})
     return build_table(records, Request(effort="default"))
 
 
@@ -75,20 +76,35 @@ def test_a_sustained_rate_is_ranked_and_spread_by_itself():
     device = device_record("gpu0", name=H200, uuid="GPU-mine", hardware={"power_limit_w": 700.0})
     records = results(device, peak_record("gpu0", "fp16", 800, sustained=680))
     runs = [run("a", fp16=900, **{"fp16/sustained": 690}), run("GPU-mine", **{"fp16/sustained": 686.8})]
-    records.known_cards = {"gpu0": Cards(name=H200, runs=runs)}
+    records.known_cards = KnownCards(devices={"gpu0": Cards(name=H200, runs=runs)})
     (fp16,) = build_table(records, Request(effort="default")).ceilings
     assert (fp16.standing.median, fp16.sustained_standing.median) == (900, 690)
     assert fp16.sustained_spreads.between_runs == pytest.approx(0.01) and fp16.spreads.runs_of is None
 
 
-def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings(tmp_path, monkeypatch):
+def test_known_cards_are_one_line_each_and_a_run_keeps_their_ceilings_and_the_times_of_its_cells(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "CARDS", tmp_path)
-    runs = [run("GPU-1", fp16=900.0, **{"gemm/gpu_time": 3.0}), run("GPU-2", fp16=800.0)]
+    time = "scan/plain/fp32/cold/n1024/gpu_time"
+    runs = [run("GPU-1", fp16=900.0, **{time: 3.0, "scan/plain/fp32/cold/n8/gpu_time": 2.0}), run("GPU-2", fp16=800.0)]
+    runs.append(run("GPU-3", METHOD - 2, fp16=700.0, **{time: 4.0}))
     write_cards(Cards(name=H200, runs=runs), cards.cards_path(H200))
     assert len(cards.cards_path(H200).read_text().splitlines()) == 2 + len(runs)
     assert cards.read_cards(H200).runs == runs
-    by_device = read_known_cards({"gpu0": H200, "gpu1": "NVIDIA A100"}).devices
-    assert [run.values for run in by_device["gpu0"].runs] == [{"fp16": 900.0}, {"fp16": 800.0}] and len(by_device) == 1
+    for name, count in {"NVIDIA H200 NVL": 1, "NVIDIA H100 80GB HBM3": 2, "of no datasheet": 3}.items():
+        keys = [f"scan/plain/fp32/cold/n{n}/{of}" for n in (1024, 2048) for of in ("cpu_time", "gpu_time")]
+        write_cards(Cards(name=name, runs=[run("GPU-4", **dict.fromkeys(keys[:count], 5.0))]), cards.cards_path(name))
+    made = [operator_record("gpu0", cell("gpu0", 4e-6, 3e-6, n=n), case=str(n)) for n in (1024, 2048)]
+    known = find_known_cards(
+        results(device_record("gpu0", name=H200), *made, operator_record("cpu", cell("cpu", 1e-3)))
+    )
+    kept = [run.values for run in known.devices["gpu0"].runs]
+    assert kept == [{"fp16": 900.0, time: 3.0}, {"fp16": 800.0}, {"fp16": 700.0}] and len(known.devices) == 1
+    other = known.other_models["gpu0"]
+    assert (other.name, other.promised_gb_per_s, other.promised_tflops["fp32_fma"]) == (
+        "NVIDIA H100 80GB HBM3",
+        3350,
+        66.9,
+    )
 
 
 def test_the_committed_runs_are_of_the_model_of_their_file_each_once_and_in_order():

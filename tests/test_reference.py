@@ -12,7 +12,6 @@ from workflow_run import CHECKOUT, NEWEST
 from roofline.core import roofline_model
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import read
-from roofline.records.cards import read_known_cards
 from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
 from roofline.records.operator_record import OperatorRecord
@@ -20,6 +19,7 @@ from roofline.report.derived import TABLE, derive
 from roofline.report.report_model import Source
 from roofline.run.archive import opened, unpacked
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
+from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
@@ -49,7 +49,7 @@ def derived(newest, manifest) -> dict:
     listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
     source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
     table, _ = derive(listed, manifest.asked, hashes(manifest.outputs), source)
-    listed.known_cards = read_known_cards(listed.gpu_models()).devices
+    listed.known_cards = find_known_cards(listed)
     _, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)
     return {TABLE: table, **texts}
 

@@ -1,11 +1,15 @@
-"""How many predictions are right: the regime, the time within a factor of two."""
+"""How many predictions are right, by regime and time; and how near predictors without the model come."""
 
 from types import SimpleNamespace
 
 import pytest
+from records_factory import US, bandwidth_record, device_record, operator_record, peak_record, results
+from records_factory import cell as measured_cell
 
 from roofline.core.cell_prediction import is_within_factor
+from roofline.records.cards import METHOD, CardRun, Cards, KnownCards, OtherModel
 from roofline.records.seal_records import CostTerms
+from roofline.table.load import Request, build_table
 from roofline.table.rows import CellPrediction
 from roofline.table.scores import START_S, implementation_kind, score_predictions
 
@@ -70,3 +74,57 @@ def test_a_predictor_without_a_model_is_judged_by_the_same_cells():
 )
 def test_the_start_up_time_of_a_kind_of_implementation(terms, seconds):
     assert START_S[implementation_kind(terms)] == seconds
+
+
+CELLS = {1024: 10**9, 2048: 2 * 10**9, 4096: 4 * 10**9}  # bytes by N
+ROOF_S = {n: traffic / 4800e9 for n, traffic in CELLS.items()}
+CPU_S = {n: 50 * US + 1.2 * roof_s for n, roof_s in ROOF_S.items()}
+
+
+def known_run(card: str, day: int, seconds: dict[int, float], effort: str = "default") -> CardRun:
+    facts = {"commit": None, "driver": None, "cublas_loaded": None, "power_limit_w": 700.0, "method": METHOD}
+    values = {f"scan/plain/fp32/cold/n{n}/cpu_time": time_s / US for n, time_s in seconds.items()}
+    at = f"2026-11-{day:02}T12:00:00+00:00"
+    return CardRun(card_id=card, queried_at=at, effort=effort, values=values, **facts)
+
+
+def slower(factor: float) -> dict[int, float]:
+    return {n: factor * time_s for n, time_s in CPU_S.items()}
+
+
+def baselines(runs: list[CardRun], other: list[CardRun] = ()) -> dict[tuple[str, str], object]:
+    """The rows of a run of day 5 with three cells of one implementation and one of another, by time and predictor."""
+    cells = [measured_cell("gpu0", CPU_S[n], 1.1 * ROOF_S[n], n=n, bytes=traffic) for n, traffic in CELLS.items()]
+    cells.append(measured_cell("gpu0", 1e-3, 9e-4, implementation="naive"))
+    device = device_record("gpu0", hardware={"power_limit_w": 700.0})
+    ceilings = peak_record("gpu0", "fp32", 60.0), bandwidth_record("gpu0", hbm_read=4700.0)
+    records = results(device, *ceilings, *(operator_record("gpu0", one, case=str(i)) for i, one in enumerate(cells)))
+    half_as_fast = OtherModel(name="Half", runs=other, promised_tflops={"fp32": 67.0}, promised_gb_per_s=2400.0)
+    known = KnownCards(devices={"gpu0": Cards(name="NVIDIA H200", runs=runs)}, other_models={"gpu0": half_as_fast})
+    records.known_cards = known
+    rows = build_table(records, Request(effort="default")).score.baselines
+    return {(row.time, row.predictor): row for row in rows if row.device == "gpu0"}
+
+
+def test_each_predictor_is_judged_by_the_cells_that_it_has_next_to_the_model_on_these():
+    of_another_effort = known_run("a", 2, {1024: 2 * CPU_S[1024]}, effort="thorough")
+    runs = [known_run("a", 1, slower(1.1)), of_another_effort, known_run("a", 9, slower(2.0))]
+    rows = baselines(runs, [known_run("c", 1, {n: CPU_S[n] + roof_s for n, roof_s in ROOF_S.items()})])
+    assert rows.pop(("cpu_time", "roof")).cell_count == 5, "with the reference GEMM"
+    assert rows.pop(("gpu_time", "fit")).cell_count == 3, "without the implementation of one cell"
+    assert {time for time, _ in rows} == {"cpu_time"}, "known runs have no other"
+    assert {(row.cell_count, row.model_times_close) for row in rows.values()} == {(3, 2)}
+    errors = {predictor: (row.median_error, row.times_close) for (_, predictor), row in rows.items()}
+    exact = pytest.approx(0, abs=1e-9), 3
+    assert errors == {
+        "fit": exact,
+        "earlier_runs": (pytest.approx(0.1), 3),  # neither the run of another effort, nor the later one
+        "other_model": exact,  # its roof takes twice as long
+        "repeat": (pytest.approx(0.9 / 2), 0),
+    }
+    assert rows["cpu_time", "fit"].wins_by_error and not rows["cpu_time", "repeat"].wins_by_close_times
+
+
+def test_without_two_runs_of_one_card_two_cards_show_the_noise():
+    assert "2 cards" in baselines([known_run("a", 1, CPU_S), known_run("b", 2, CPU_S)])["cpu_time", "repeat"].runs
+    assert ("cpu_time", "repeat") not in baselines([known_run("a", 1, CPU_S)])

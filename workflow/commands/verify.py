@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.cards import read_known_cards
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
 from roofline.report import pictures
@@ -25,6 +24,7 @@ from roofline.report.words import format_failures
 from roofline.run.archive import ENDING, newest, opened
 from roofline.run.jobs import print_what_can_be_printed
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
+from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import count_recomputed, find_unlike_own, find_unlike_rows
@@ -107,7 +107,7 @@ def _figures(roofline: Roofline) -> dict[str, float]:
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Write the words, numbers and pictures that follow from records into a folder, the card among all that are known
     now. Return the table."""
-    results.known_cards = read_known_cards(results.gpu_models()).devices
+    results.known_cards = find_known_cards(results)
     source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
     roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
     pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 from roofline.records.base import write
-from roofline.records.cards import read_known_cards
 from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
 from roofline.run import checkout, run_lock
 from roofline.run.jobs import job, say
+from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import count_passed
 from roofline.table.run_records import KNOWN_CARDS, read_results
 
@@ -20,9 +20,8 @@ if __name__ == "__main__":
         paths = [*snakemake.input.records, *map(str, sorted(RESULTS.glob("*/predictions.json")))]
         results = read_results(RESULTS, paths)
         sha256 = {below_results(path): file_sha256(path) for path in paths}
-        known_cards_record = read_known_cards(results.gpu_models())
-        results.known_cards = known_cards_record.devices
-        write(known_cards_record, RESULTS / KNOWN_CARDS)
+        results.known_cards = find_known_cards(results)
+        write(results.known_cards, RESULTS / KNOWN_CARDS)
         sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
         source = Source(sources.commit, sources.url)
         roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)

@@ -253,9 +253,8 @@ class Cells:
         return [path] if path else []
 
     def known_cards(self) -> list[str]:
-        """Return the files with earlier runs of the GPUs' models."""
-        paths = {cards.cards_path(self.present[device].name) for device in self.gpus}
-        return [os.path.relpath(path) for path in paths if path.exists()]
+        """Return the files with earlier runs of GPUs, if any is measured."""
+        return [os.path.relpath(path) for path in sorted(cards.CARDS.glob("*.json")) if self.gpus]
 
     # -- what comes of it
 

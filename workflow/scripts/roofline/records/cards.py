@@ -3,14 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from roofline.core.dtypes import PRODUCT_DTYPES
-from roofline.records.base import Positive, Record, RunRecord, read
+from roofline.records.base import Positive, Rate, Record, RunRecord, read
 from roofline.records.files import write_text
 
 CARDS = Path(__file__).parents[4] / "reference" / "cards"
@@ -50,12 +50,28 @@ class Cards(Record):
     name: str = Field(description="the exact name of the device")
     runs: list[CardRun]
 
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the values that some run has."""
+        return {key for run in self.runs for key in run.values}
+
+
+class OtherModel(Cards):
+    """Another model of card than a run's, with what its datasheet promises."""
+
+    promised_tflops: dict[str, Rate] = Field(description="by compute ceiling")
+    promised_gb_per_s: Rate = Field(description="of its main memory")
+
 
 class KnownCards(RunRecord):
-    """results/known_cards.json: the ceilings of known cards, as they were when this run was made, by device."""
+    """results/known_cards.json: known runs, as they were when this run was made, by device of this run.
+
+    Their values are ceilings, and the times of cells that this run has too.
+    """
 
     kind: Literal["known_cards"] = "known_cards"
-    devices: dict[str, Cards]
+    devices: dict[str, Cards] = Field(default={}, description="of the model of the device")
+    other_models: dict[str, OtherModel] = Field(default={}, description="of the other model with most of the cells")
 
 
 def comparable_values(run: CardRun, method: int) -> dict[str, float]:
@@ -89,22 +105,18 @@ def read_cards(model: str) -> Cards | None:
     return read(Cards, path) if path.is_file() else None
 
 
-def read_known_cards(models: Mapping[str, str]) -> KnownCards:
-    """Return the ceilings of all known cards of these models, by device. Raises UserError as read_cards does."""
-    devices = {}
-    for device, model in models.items():
-        cards = read_cards(model)
-        if cards:
-            devices[device] = _only_ceilings(cards)
-    return KnownCards(devices=devices)
+def read_all_cards() -> list[Cards]:
+    """Return all known runs of each model of card, by name. Raises UserError as read_cards does."""
+    return [read(Cards, path) for path in sorted(CARDS.glob("*.json"))]
 
 
-def _only_ceilings(cards: Cards) -> Cards:
-    """The same runs with the values of ceilings alone, sustained ones included."""
+def keep_values(cards: Cards, times: Collection[str], method: int) -> Cards:
+    """Return the same runs with the values of ceilings, and those of `times` that compare with a run by `method`."""
     runs = []
     for run in cards.runs:
-        ceilings = {key: value for key, value in run.values.items() if "/" not in key.removesuffix("/sustained")}
-        runs.append(run.model_copy(update={"values": ceilings}))
+        kept = {key: value for key, value in run.values.items() if "/" not in key.removesuffix("/sustained")}
+        kept |= {key: value for key, value in comparable_values(run, method).items() if key in times}
+        runs.append(run.model_copy(update={"values": kept}))
     return cards.model_copy(update={"runs": runs})
 
 

@@ -15,7 +15,7 @@ from roofline.report.report_model import (
     select_sealed,
 )
 from roofline.report.what_if import build_what_if
-from roofline.table.rows import USERS, EnergyFit, Roofline, count_passed
+from roofline.table.rows import USERS, EnergyFit, Roofline, Score, count_passed
 
 
 def build_pages(report: ReportView) -> dict[str, str]:
@@ -33,6 +33,8 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "verification": build_verification_table(by_error, table),
         "drawn_verification": build_verification_table(select_sealed(select_measured(table.drawn)), table),
         "own_predictions": rendering.render_table("own_predictions", table, left_columns=6),
+        "baselines": build_baselines(table.score),
+        "drawn_baselines": build_baselines(table.drawn_score),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
         "energy": _write_energy(table, table.energy_fits),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
@@ -59,6 +61,13 @@ def build_pages(report: ReportView) -> dict[str, str]:
 
 def _write_energy(table: Roofline, fits: Sequence[EnergyFit]) -> list[str]:
     return rendering.render_macro("sentences.j2", "energy", {"table": table, "fits": fits})
+
+
+def build_baselines(score: Score | None) -> tuple[MarkdownTable, list[str]]:
+    """Return the baselines of a score, a row each, and a sentence for each that comes nearer than the model."""
+    rows = score.baselines if score else []
+    table = rendering.render_table("baselines", rows, left_columns=2)
+    return table, rendering.render_macro("sentences.j2", "better_baselines", rows)
 
 
 def build_verification_table(cells: Sequence[SealedCell], table: Roofline) -> MarkdownTable:

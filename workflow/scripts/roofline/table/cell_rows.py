@@ -24,7 +24,7 @@ from roofline.table.rows import (
     SpeedUp,
     TimeShares,
 )
-from roofline.table.scores import predict_baseline
+from roofline.table.scores import predict_baseline, promised_roof_s
 
 MemoryCeilings = Mapping[str, MemoryCeiling]  # of one device, by name
 NO_ROOF = "warm, and no ceiling of a cache is measured"
@@ -71,6 +71,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
     limiting: Ceiling | None = memory if lower == "memory" else compute
+    promised = context.seal and context.seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     return CellRow(
         **shared_fields(measured, CellKey),
         **copy_fields(measured, "flops", "bytes", "overhead_s", "start_s", "sealed"),
@@ -101,6 +102,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
+        promised_roof_s=promised and promised_roof_s(measured.flops, measured.bytes, promised),
         baseline_prediction=predict_baseline(measured, context.seal) if context.seal else None,
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),

@@ -18,6 +18,7 @@ from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows, seals
+from roofline.table.baselines import compare_with_baselines, select_runs
 from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
@@ -58,6 +59,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     rows = list(_cells(results, ceilings_by_device))
     drawn = [row for row in rows if PurePath(row.record or "").stem == DRAWN]
     cells = [row for row in rows if row not in drawn]
+    runs = select_runs(results, request.effort)
     operations, sweeps, energy_fits, peers, instructions, refused = [], [], [], [], [], []
     for name, record in results.device_records().items():
         for operation in request.operations:
@@ -88,10 +90,10 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         refused_counters=refused,
         what_if=[*_what_if(results)],
         skipped=[*_skipped(results, request), *(row for row in operations if isinstance(row, Skipped))],
-        score=score_predictions(cells),
-        drawn_score=score_predictions(drawn) if drawn else None,
         own_predictions=own_predictions,
         own_scores=score_own(own_predictions),
+        score=score_predictions(cells, compare_with_baselines(cells, runs)),
+        drawn_score=score_predictions(drawn, compare_with_baselines(drawn, runs)) if drawn else None,
         own_operators=list(results.own_operators.values()),
         checks=[],
     )
@@ -116,7 +118,7 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
 
 def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     """Yield the compute ceilings of all devices, then the memory ceilings."""
-    devices, known_cards = results.device_records(), results.known_cards.items()
+    devices, known_cards = results.device_records(), results.known_cards.devices.items()
     known_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
     memory: list[Ceiling] = []
     for path, record in results.of_kind(BandwidthRecord):

@@ -8,6 +8,7 @@ from roofline.core.formatting import flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.records.base import copy_fields
+from roofline.records.operator_record import CellKey
 from roofline.table.rows import CellRow, ComputeCeiling, InstructionRoofline, MemoryCeiling, Roofline
 
 COMMON = ("device", "record", "doubt")  # of every row
@@ -66,15 +67,21 @@ def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantit
 
 def _cell_quantities(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
     """Yield the GPU time, if there is one, and the CPU time, in which the host has its part."""
-    shape = ",".join(f"{name}{size}" for name, size in cell.shape.items())
-    parts = (cell.operator, cell.name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
-    key, name = "/".join(filter(None, parts)), roofline.full_name(cell)
+    key, name = cell_key(cell), roofline.full_name(cell)
     common = copy_fields(cell, *COMMON) | {"samples": cell.sample_count}
     if cell.gpu_time_s:
         yield Quantity(f"{key}/gpu_time", f"{name}, GPU time", "gpu_time", cell.gpu_time_s * 1e6, TIME_UNIT, **common)
     if cell.cpu_time_s:
         common["modal"] = _host_bound(cell, cell.cpu_time_s)
         yield Quantity(f"{key}/cpu_time", f"{name}, CPU time", "cpu_time", cell.cpu_time_s * 1e6, TIME_UNIT, **common)
+
+
+def cell_key(cell: CellKey) -> str:
+    """Return what is the same of a cell in every run; the keys of its times add /gpu_time and /cpu_time."""
+    name = cell.name if isinstance(cell, CellRow) else None
+    shape = ",".join(f"{dimension}{size}" for dimension, size in cell.shape.items())
+    parts = (cell.operator, name, cell.implementation, cell.preset, cell.scope, cell.dtype, cell.cache, shape)
+    return "/".join(filter(None, parts))
 
 
 def _host_bound(cell: CellRow, cpu_s: float) -> bool:

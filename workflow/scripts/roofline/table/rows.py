@@ -6,7 +6,7 @@ waits, launches included, `gpu_time_s` the kernels alone (null on a CPU). A mult
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -307,6 +307,7 @@ class CellRow(CellKeyRow):
     roof_fraction_of_compute_peak: NotNegative | None = Field(default=None, description="of the user's: roof over peak")
     sealed: CellPrediction | None = Field(default=None, description="written and hashed before the cell was timed")
     sealed_tflops: NotNegative | None = Field(default=None, description="FLOPs over the sealed CPU time")
+    promised_roof_s: NotNegative | None = Field(default=None, description="the roof by the datasheet's rates")
     baseline_prediction: CellPrediction | None = Field(default=None, description="by datasheet roof and start-up time")
     sealed_cpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
     sealed_gpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
@@ -454,11 +455,43 @@ class Tally(TableRow):
     median_cpu_time_error: NotNegative | None = Field(description=MEDIAN_ERROR)
 
 
+# Predictors without the model: the promised roof and a start per kind of implementation; two constants for each
+# implementation, fitted on these cells; earlier runs of the model of card; runs of another model; a run by another run.
+Predictor = Literal["roof", "fit", "earlier_runs", "other_model", "repeat"]
+Time = Literal["cpu_time", "gpu_time"]
+TIMES: tuple[Time, ...] = get_args(Time)
+
+
+class Baseline(TableRow):
+    """One time of a device's cells by a predictor without the model, next to the sealed model on the same cells."""
+
+    device: str
+    predictor: Predictor
+    runs: str | None = Field(default=None, description="the known runs that it rests on, in words")
+    time: Time
+    cell_count: int
+    median_error: NotNegative = Field(description="a fraction: the median of |predicted - measured| / measured")
+    times_close: int = Field(description="cells that were predicted within a factor of 1.25")
+    model_median_error: NotNegative = Field(description="a fraction: of the sealed model on these cells")
+    model_times_close: int = Field(description="cells that the sealed model predicted within a factor of 1.25")
+
+    @property
+    def wins_by_error(self) -> bool:
+        """True if its median error is smaller than the model's."""
+        return self.median_error < self.model_median_error
+
+    @property
+    def wins_by_close_times(self) -> bool:
+        """True if more of its times are close than of the model's."""
+        return self.times_close > self.model_times_close
+
+
 class Score(Tally):
-    """The score of the sealed model, next to that of a baseline."""
+    """The score of the sealed model, next to those of baselines."""
 
     both_right: int = Field(description="cells of which both the regime and the CPU time were right")
     baseline_tally: Tally | None = Field(description="the promised roof and a start-up time")
+    baselines: list[Baseline] = Field(default=[], description="of each device, each time and predictor")
 
 
 class PredictionErrors(TableRow):

@@ -11,7 +11,7 @@ from roofline.operators.about import OwnOperatorRecord
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import Record, read
 from roofline.records.calibration_record import CalibrationRecord
-from roofline.records.cards import Cards, KnownCards
+from roofline.records.cards import KnownCards
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.device_record import DeviceRecord
@@ -43,13 +43,9 @@ class Results:
     predictions: list[tuple[str, PredictionsRecord]] = field(default_factory=list)  # of planned cells and drawn shapes
     own_predictions: dict[str, OwnPredictionsRecord] = field(default_factory=dict)  # the user's, by device
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
-    known_cards: dict[str, Cards] = field(default_factory=dict)  # cards of the same model, by device
+    known_cards: KnownCards = field(default_factory=KnownCards)
     counters: list[tuple[str, CountersRecord]] = field(default_factory=list)
     own_operators: dict[str, OwnOperatorRecord] = field(default_factory=dict)  # the user's, by name
-
-    def gpu_models(self) -> dict[str, str]:
-        """Return the exact names of the GPUs, by device."""
-        return {name: record.name for name, record in self.device_records().items() if record.device_kind == "gpu"}
 
     def of_kind(self, kind: type[JobRecordT]) -> list[tuple[str, JobRecordT]]:
         """Return the measuring jobs' records of one class, with their paths."""
@@ -95,7 +91,7 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
     for path in map(Path, paths):
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else ""
         if name == KNOWN_CARDS:
-            results.known_cards = read(KnownCards, path).devices
+            results.known_cards = read(KnownCards, path)
         if path.suffix != ".json" or len(PurePosixPath(name).parts) < 2:
             continue
         record = read_record(path)

@@ -4,13 +4,15 @@ The baseline is the promised roof and one start-up time for each kind of impleme
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
+from roofline.core.roofline_model import roofline_time
 from roofline.core.statistics import median
 from roofline.records.base import shared_fields
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import CellPrediction, CostTerms, PredictionRecord
-from roofline.table.rows import CellRow, Score, Tally
+from roofline.table.rows import Baseline, CellRow, Score, Tally
 
 # Seconds beyond the roof by kind of implementation: the median of cells drawn at random on hosts of an H200, and of
 # cells of the default config on their CPUs.
@@ -24,6 +26,12 @@ START_S = {
     "arrays of a CPU": 400e-6,
 }
 SEVERAL_OPERATIONS = 3  # calls of the array library: fewer are one product, and not a chain of array operations
+
+
+def promised_roof_s(flops: float, traffic_bytes: float, rates: tuple[float | None, float | None]) -> float:
+    """Return the seconds of a roof of promised TFLOPS and GB/s; what is not promised (None) sets no limit."""
+    tflops, gb_per_s = (rate or inf for rate in rates)
+    return roofline_time(flops, traffic_bytes, tflops * 1e12, gb_per_s * 1e9)
 
 
 def predict_baseline(measured: Measurement, seal: PredictionRecord) -> CellPrediction:
@@ -49,16 +57,22 @@ def implementation_kind(terms: CostTerms) -> str:
     return "kernel" if "kernel_launch_s" in terms.calls else "library"
 
 
-def score_predictions(cells: Iterable[CellRow]) -> Score:
-    """Return the score over cells without a doubt that have a regime and a predicted time."""
+def select_judged(cells: Iterable[CellRow]) -> list[CellRow]:
+    """Return the cells without a doubt that have a regime and a predicted time."""
     undoubted = [cell for cell in cells if not cell.doubt and not cell.roof_doubt]
-    judged = [cell for cell in undoubted if cell.regime and cell.sealed_time_right is not None]
+    return [cell for cell in undoubted if cell.regime and cell.sealed_time_right is not None]
+
+
+def score_predictions(cells: Iterable[CellRow], baselines: Sequence[Baseline] = ()) -> Score:
+    """Return the score over the judged cells, next to these baselines."""
+    judged = select_judged(cells)
     baseline = [(cell, cell.baseline_prediction) for cell in judged if cell.baseline_prediction]
     with_baseline = [(cell, prediction) for cell, prediction in baseline if prediction.cpu_time_s]
     return Score(
         **shared_fields(_tally([(cell, cell.sealed) for cell in judged if cell.sealed]), Tally),
         both_right=sum(bool(cell.sealed_regime_right and cell.sealed_time_right) for cell in judged),
         baseline_tally=_tally(with_baseline) if with_baseline else None,
+        baselines=list(baselines),
     )
 
 
@@ -66,12 +80,20 @@ def _tally(pairs: Sequence[tuple[CellRow, CellPrediction]]) -> Tally:
     """The score of predictions that have a CPU time, each with its timed cell."""
     seconds = [(prediction.cpu_time_s, cell.cpu_time_s) for cell, prediction in pairs]
     times = [(predicted_s, measured_s) for predicted_s, measured_s in seconds if predicted_s and measured_s]
-    errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
-    close = [is_within_factor(predicted_s, measured_s, CLOSE_WITHIN_FACTOR) for predicted_s, measured_s in times]
+    error, close_count = score_times(times) if times else (None, 0)
     return Tally(
         cell_count=len(pairs),
         regimes_right=sum(prediction.regime == cell.regime for cell, prediction in pairs),
         times_right=sum(is_within_factor(predicted_s, measured_s) for predicted_s, measured_s in times),
-        times_close=sum(close),
-        median_cpu_time_error=median(errors) if errors else None,
+        times_close=close_count,
+        median_cpu_time_error=error,
     )
+
+
+def score_times(times: Sequence[tuple[float, float]]) -> tuple[float, int]:
+    """Return the median relative error of predicted against measured times, a fraction, and how many are close.
+
+    Raises ValueError for no times.
+    """
+    errors = [abs(predicted_s - measured_s) / measured_s for predicted_s, measured_s in times]
+    return median(errors), sum(is_within_factor(*pair, CLOSE_WITHIN_FACTOR) for pair in times)
