@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from roofline.core.dtypes import TOLERANCES
 from roofline.core.terms import Axis
-from roofline.measure.sustained import summarise_load
+from roofline.measure.sustained import LoadedWork, summarise_load
 from roofline.operators.about import ImplementationAdvice, OwnOperatorRecord
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord
 from roofline.records.base import Record
@@ -96,6 +96,10 @@ def rates(counted: float, taken: Timing) -> tuple[float, float] | None:
 def product() -> WorkloadSpec:
     how = {"layout": "TN", "algorithm": "12", "accumulation": "fp32", "output": "fp16"}
     return WorkloadSpec(library="cuBLASLt", shape=dict.fromkeys("mnk", 8192), **how)
+
+
+def loaded_work(spec: WorkloadSpec, **fields) -> LoadedWork:
+    return LoadedWork(lambda index: None, 1.0, spec, **fields)
 
 
 def stream(name: str, gb_per_s: float, interval: float = 0.01, **fields) -> Bandwidth:
@@ -220,7 +224,7 @@ def peak_record(
     load = None
     if sustained:
         points = [LoadPoint(at_s=0.05 * i, tflops=sustained, throttle_reasons=reasons) for i in range(40)]
-        load = summarise_load(points, best, 2.0)
+        load = summarise_load(points, loaded_work(best), 2.0)
     clock_mhz, clock_tflops = clock or (None, None)
     taken = timing(flops / burst / 1e12, interval)
     ceiling = max(burst, load.tflops if load else 0)

@@ -72,7 +72,7 @@ def heated(ends_at=600.0, degrees=70.0, seconds=60):
         LoadPoint(at_s=0.6 * place, tflops=600 + (ends_at - 600) * (place - 1) / 100, temperature_c=degrees)
         for place in range(1, 101)
     ]
-    record.peak.sustained = summarise_load(points, record.peak.burst.product, seconds)
+    record.peak.sustained = summarise_load(points, factory.loaded_work(record.peak.burst.product), seconds)
     return record
 
 

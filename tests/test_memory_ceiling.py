@@ -82,6 +82,14 @@ def test_the_fastest_grid_is_timed_and_all_that_were_tried_are_kept():
     assert l2.datasheet_gb_per_s is None, "of memory alone"
 
 
+def test_a_grid_that_was_fast_in_its_trial_alone_gives_way_to_the_next():
+    one, verified = stream({"264 blocks": 1.1e-3, "528 blocks": 1.2e-3})
+    trial = iter([1.0e-3] * (1 + search.RUNS_PER_TRIAL))
+    one.steps_by_grid["132 blocks"] = lambda number: next(trial, 1.3e-3)
+    found = measured(one, FakeDevice())
+    assert (found.grid, verified) == ("264 blocks", ["264 blocks"]) and found.gb_per_s == pytest.approx(4800 / 1.1)
+
+
 def test_of_several_blocks_the_fastest_counts_and_all_are_kept():
     trials, of_blocks = [1e-3] * (1 + search.RUNS_PER_TRIAL), (1e-3, 2e-3, 0.8e-3, 1.6e-3)
     seconds = iter(trials + [each for each in of_blocks for _ in range(1 + 3)])  # a warm-up and three samples each

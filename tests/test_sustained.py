@@ -9,6 +9,7 @@ import pytest
 from factories import HEAT, POWER_CAP, FakeDevice, product
 from hypothesis import given
 from hypothesis import strategies as st
+from records_factory import loaded_work
 
 from roofline.measure.memory_load import measure_memory_load
 from roofline.measure.sustained import summarise_load
@@ -30,8 +31,8 @@ def curve(rates, clocks=None, watts=None, reasons=None):
     ]
 
 
-def summary(points):
-    return summarise_load(points, product(), CHUNK_S * len(points))
+def summary(points, **fields):
+    return summarise_load(points, loaded_work(product(), **fields), CHUNK_S * len(points))
 
 
 def dipping(seconds, every=18, phase=17):
@@ -100,6 +101,11 @@ def test_moments_in_which_the_queue_ran_dry_are_left_out_and_counted(places):
     found, without = summary(late(places)), summary(late([]))
     assert found.starved_points == len(places) and len(found.curve) == 60
     assert found.tflops == pytest.approx(without.tflops, rel=0.01)
+
+
+def test_of_memory_no_moment_is_left_out_for_its_clock():
+    reads = curve([4.6] * 60, [1700] * 50 + [1980] * 10)
+    assert summary(reads, follows_clock=False).starved_points == 0 < summary(reads).starved_points
 
 
 def test_a_cycle_that_fades_is_found():

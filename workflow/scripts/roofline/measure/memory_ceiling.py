@@ -18,6 +18,7 @@ from roofline.records.timing_record import Timing
 
 SWEEP_RUNS = 3  # of each working set, after one to warm up
 BLOCKS_BUDGET_FACTOR = 2  # times the budget for a benchmark that is timed in several blocks
+MOST_GRIDS_TIMED, SLOWER_THAN_NEXT = 3, 1.03  # whose blocks take longer than the next grid's trial
 LEAST_BLOCK_SAMPLES = 4  # for which each of several blocks has time
 LINK_LOOK_S = 0.1  # of copies around a reading of the host link, whose generation an idle card lowers
 
@@ -27,8 +28,8 @@ def measure_bandwidth(
 ) -> Bandwidth:
     """Return the bandwidth of a benchmark's fastest grid.
 
-    It is timed until precise in several blocks, of which the fastest counts, and then checked. Raises ArithmeticError
-    for a wrong result.
+    It is timed until precise in several blocks, of which the fastest counts, and then checked. A grid that was fast in
+    its trial alone gives way to the next one. Raises ArithmeticError for a wrong result.
     """
     candidates = list(benchmark.steps_by_grid.items())
     if device.kind == "cpu":
@@ -37,8 +38,14 @@ def measure_bandwidth(
     trials, search_record = search.try_candidates(
         device, candidates, step_of=lambda grid_and_step: grid_and_step[1], budget_s=budget.time_budget_s
     )
-    (grid, step), step_s, _ = min(trials, key=lambda trial: trial.seconds)
-    blocks = list(_time_blocks(device, benchmark, step, step_s, budget))
+    ranked = sorted(trials, key=lambda trial: trial.seconds)
+    timed_grids = []
+    for trial, next_trial in zip(ranked[:MOST_GRIDS_TIMED], [*ranked[1:], None], strict=False):
+        blocks = list(_time_blocks(device, benchmark, trial.candidate[1], trial.seconds, budget))
+        timed_grids.append((min(block_timing.median_s for block_timing, _ in blocks), trial, blocks))
+        if next_trial is None or timed_grids[-1][0] <= SLOWER_THAN_NEXT * next_trial.seconds:
+            break
+    _, ((grid, step), step_s, _), blocks = min(timed_grids, key=lambda timed: timed[0])
     timing, log = min(blocks, key=lambda block: block[0].median_s)
     if benchmark.level == HOST_LINK and is_gpu(device):
         device.look_while_busy(step, step_s, LINK_LOOK_S, lambda: log.read("during", **device.read_host_link()))

@@ -46,7 +46,7 @@ def measure_memory_load(
     step takes.
     """
     spec = WorkloadSpec(library="stream", shape={}, layout=None, algorithm=None, accumulation="none", output="none")
-    load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec), seconds, step_s)
+    load = measure_sustained_once(device, LoadedWork(step, size_bytes, spec, follows_clock=False), seconds, step_s)
     if load is None:
         return None
 

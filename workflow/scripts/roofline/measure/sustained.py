@@ -37,6 +37,7 @@ class LoadedWork:
     step: Step
     amount: float
     spec: WorkloadSpec
+    follows_clock: bool = True  # of the multiprocessors; memory does not
 
 
 def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
@@ -79,19 +80,19 @@ def measure_sustained_once(
             device_s, amount_done = progress[-1]
             progress.append((device_s + count * fmean(chunk_steps_s), amount_done + count * work.amount))
             if limit.seconds <= at_s and limit.seconds < most_s:
-                if is_uncertain(summarise_load(curve, work.spec, limit.seconds)):
+                if is_uncertain(summarise_load(curve, work, limit.seconds)):
                     limit.seconds += EXTENSION_S
                 else:
                     most_s = limit.seconds  # decided: the queue runs dry from here on
     if not curve:
         return None
-    load = summarise_load(curve, work.spec, limit.seconds, first_steps_s)
+    load = summarise_load(curve, work, limit.seconds, first_steps_s)
     energy = compute_load_energy(readings, start, LOAD_SETTLING_S, progress)
     return load.model_copy(update={"power_reading": log.states[-1].power_reading, "energy": energy})
 
 
 def summarise_load(
-    curve: list[LoadPoint], spec: WorkloadSpec, seconds: float, first_steps_s: Sequence[float] = ()
+    curve: list[LoadPoint], work: LoadedWork, seconds: float, first_steps_s: Sequence[float] = ()
 ) -> Sustained:
     """Return the figures of a load of `seconds` from its curve.
 
@@ -102,11 +103,11 @@ def summarise_load(
     settled = curve[first:]
     unthrottled = [point for point in settled if not is_throttled(point.throttle_reasons)]
     usable = unthrottled or settled
-    counted = select_fed(usable)
+    counted = select_fed(usable) if work.follows_clock else usable
     reported = [point.throttle_reasons for point in settled if point.at_s >= THROTTLE_REPORT_LAG_S]
     tflops, parts = mean_rate(counted), _part_rates(counted, cycle)
     return Sustained(
-        product=spec,
+        product=work.spec,
         duration_s=seconds,
         settled_after_s=curve[first - 1].at_s if first else 0.0,
         cycle_s=_seconds_of_points(curve, cycle) if cycle else None,
