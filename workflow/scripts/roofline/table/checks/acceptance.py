@@ -10,6 +10,7 @@ DTYPES_MEASURED = f"{ENOUGH_DTYPES} or more dtypes near the vendor's peak"
 SWEPT = "sizes enough to show a trend"
 PLACED = "every operator under measured ceilings in the plot"
 QUESTIONS = "the three questions answered"
+MEASURE_CEILINGS = "add the missing dtypes to peak_flops.dtypes, and levels to bandwidth.levels"
 
 
 @register_check(DTYPES_MEASURED)
@@ -44,7 +45,7 @@ def check_swept(evidence: Evidence) -> Outcome | None:
     return None
 
 
-@register_check(PLACED, of_cpus=True)
+@register_check(PLACED, of_cpus=True, action=MEASURE_CEILINGS)
 def check_placed(evidence: Evidence) -> Outcome:
     """Check that both kinds of ceiling were measured, and the two ceilings of every cell that declares a roof."""
     kinds = [row.kind for row in evidence.of_device(evidence.table.ceilings)]
