@@ -147,3 +147,14 @@ def test_results_of_another_version_are_refused_in_one_line(tmp_path):
         (line,) = refused.value.lines
         assert re.search(rf"version 8\b.*version 9\b.*: mv .*results .*/{aside}$", line)
         (tmp_path / "results-version-8").mkdir(exist_ok=True)
+
+
+def test_pictures_of_what_was_left_out_since_go_and_no_other_file(small):
+    for name in ("roofline.png", "gelu.png"):
+        small.write("", f"results/{name}")
+    (small.root / "results/photo.png").touch()
+    results = (small.root / "results").relative_to(small.root)
+    small.write_manifest()
+    before = files(small)
+    previous_results.remove_old_pictures(results, ["roofline.png"])
+    assert before.keys() - files(small).keys() == {"gelu.png"}
