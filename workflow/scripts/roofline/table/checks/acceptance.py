@@ -35,7 +35,8 @@ def check_swept(evidence: Evidence) -> Outcome | None:
             continue
         requested = {shape[axis.key] for shape in evidence.shapes.get(about.name, [])}
         if about.name in evidence.shapes and len(requested) < axis.at_least:
-            return Outcome("not_applicable", f"{about.title}: {len(requested)} values of {axis.symbol} were asked for")
+            asked = f"fewer than {axis.at_least} values of {axis.symbol} were asked for"
+            return Outcome("not_applicable", f"{about.title}: {asked}")
         cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.operator == about.name]
         values = sorted({cell.shape[axis.key] for cell in cells})
         if not values:
