@@ -50,6 +50,7 @@ def test_bad_values_end_snakemake_before_anything_is_planned(tmp_path):
 
 
 CARD = {"memory_total_bytes": 80 * GIB, "memory_free_bytes": 80 * GIB, "last_level_cache_bytes": 50 << 20}
+CARD |= {"multiprocessors": 132, "compute_capability": "9.0"}
 HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level_cache_bytes": 16 << 20}
 CASE, SMALL = "decode_attn: minigpt fp32 batch", "bandwidth.size_mib: 16 is too small for "
 LARGE = {"seq_lens": [1024, 10**8], "batch_sizes": [1, 8, 2], "dtypes": ["fp32"]}
@@ -67,7 +68,7 @@ HELD = {
 
 def held(changes: dict) -> list[str]:
     """The errors of a configuration on a machine with a card."""
-    card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **CARD, multiprocessors=132)
+    card = Identity("gpu0", "gpu", "A card", "GPU-1", None, **CARD)
     present = {"gpu0": card, "cpu": Identity("cpu", "cpu", "A processor", "cpu-1", None, **HOST)}
     try:
         machine_checks.choose_devices(settings.complete({"decode_attn": {"batch_sizes": [1]}} | changes), present)
@@ -79,6 +80,13 @@ def held(changes: dict) -> list[str]:
 @pytest.mark.parametrize(("changes", "expected"), HELD.values(), ids=HELD.keys())
 def test_settings_are_held_against_every_device(changes, expected):
     assert_lines(held(changes), *((line,) for line in expected))
+
+
+def test_a_machine_needs_one_of_the_compute_ceilings():
+    """Next to a card that has it, a CPU without is measured all the same."""
+    asked = {"peak_flops": {"dtypes": ["fp16", "int8"]}}
+    assert_lines(held(asked | {"devices": ["cpu"]}), ("peak_flops.dtypes: cpu ", "fp16, int8", "fp64, fp32, fp64_fma"))
+    assert held(asked) == []
 
 
 # ---------------------------------------------------------------- results that were there before
@@ -139,3 +147,14 @@ def test_results_of_another_version_are_refused_in_one_line(tmp_path):
         (line,) = refused.value.lines
         assert re.search(rf"version 8\b.*version 9\b.*: mv .*results .*/{aside}$", line)
         (tmp_path / "results-version-8").mkdir(exist_ok=True)
+
+
+def test_pictures_of_what_was_left_out_since_go_and_no_other_file(small):
+    for name in ("roofline.png", "gelu.png"):
+        small.write("", f"results/{name}")
+    (small.root / "results/photo.png").touch()
+    results = (small.root / "results").relative_to(small.root)
+    small.write_manifest()
+    before = files(small)
+    previous_results.remove_old_pictures(results, ["roofline.png"])
+    assert before.keys() - files(small).keys() == {"gelu.png"}

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from records_factory import DAY
-from small_run import DATA, MADE
+from small_run import DATA, JOB_S, MADE
 from workflow_run import committed
 
 from roofline.core.terms import UserError
@@ -47,6 +47,13 @@ def test_span_and_cost_of_a_whole_run(run):
     assert times.first_start_at == f"{DAY}12:00:00+00:00"
     assert (times.span_s, times.cost_usd) == (100, pytest.approx(0.10))
     assert run.manifest(usd_per_hour=None).times.cost_usd is None
+
+
+def test_the_seconds_of_jobs_count_a_job_of_two_outputs_once(run):
+    assert run.manifest().times.jobs_s == JOB_S * len(run.jobs)
+    first, second = run.paths[-2:]
+    run.jobs[second] = run.jobs[first]
+    assert run.manifest().times.jobs_s == JOB_S * (len(run.jobs) - 1)
 
 
 def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):

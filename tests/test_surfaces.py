@@ -155,6 +155,12 @@ def test_the_efficiency_of_a_users_operation_is_in_percent(reference):
     assert row[0] == f"{gemm.device}: mine" and "25 %" in row
 
 
+def test_the_pages_name_the_kernel_of_each_gemm_ceiling():
+    peak = peak_record("gpu0", "fp16", 800, kernel={"name": "nvjet_hsh", "tensor_cores": True, "how_known": "CUPTI"})
+    shown = build_pages(build_report(verified(peak, HBM)))
+    assert all("nvjet_hsh" in shown[page] for page in ("ROOFLINE.md", "report.html"))
+
+
 def test_two_operations_of_the_user_are_not_the_same_work(reference):
     gemm = next(cell for cell in reference.operators if cell.operator == "gemm")
     user = {"operator": USERS, "record": None, "shape": {}, "doubt": None, "gpu_time_s": None}

@@ -1,6 +1,6 @@
 """The ceilings of a card against every other known card of its model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from verdict import ANOTHER, HealthRow
@@ -9,6 +9,7 @@ import roofline.api as api
 
 Figure = tuple[str, float, str]  # its key in reference/cards, value and unit
 NOTE, FAIL = 0.03, 0.08  # below their median
+POWER_CAP = "sw_power_cap"  # as NVML names it
 NEAR = f"no ceiling {100 * FAIL:.0f} % or more below the median of other cards of its model"
 
 
@@ -65,8 +66,18 @@ def rank_figures(figures: Iterable[Figure], runs: Sequence[api.CardRun]) -> list
     return ranked
 
 
-def check_near(ceilings: Sequence[RankedQuantity]) -> HealthRow:
-    """Return the check of ceilings against the median of other cards: NOTE below it is a note, FAIL a failure."""
+def describe_limits(roofline: api.Roofline, device: str) -> dict[str, str]:
+    """Return what NVML reports to have held back each ceiling, by its name, but for the power cap, at which other cards
+    are too."""
+    rows = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
+    return {row.name: api.throttle_reasons_text(sorted({*row.throttle_reasons} - {POWER_CAP})) for row in rows}
+
+
+def check_near(ceilings: Sequence[RankedQuantity], limits: Mapping[str, str]) -> HealthRow:
+    """Return the check of ceilings against the median of other cards: NOTE below it is a note, FAIL a failure.
+
+    `limits` has what held back a ceiling, by its name; "" and a missing name explain nothing.
+    """
     ranked = [ceiling for ceiling in ceilings if ceiling.median is not None]
     if not ranked:
         cards = api.count_words(max((ceiling.others for ceiling in ceilings), default=0), "card")
@@ -77,7 +88,9 @@ def check_near(ceilings: Sequence[RankedQuantity]) -> HealthRow:
     if not low:
         reason = f"{api.count_words(len(ranked), 'ceiling')} within {100 * NOTE:.0f} % of the median or above"
         return HealthRow(NEAR, "pass", reason)
-    reason = ", ".join(f"{row.key} is {api.percent(row.below)} below the median of {row.others}" for row in low)
+    lines = [f"{row.key} is {api.percent(row.below)} below the median of {row.others}" for row in low]
+    reasons = [limits.get(row.key.partition("/")[0]) or "not explained" for row in low]
+    reason = ", ".join(f"{line} ({why})" for line, why in zip(lines, reasons, strict=True))
     if failed:
         return HealthRow(NEAR, "fail", reason, f"{ANOTHER}, or for h2d and d2h another host")
     return HealthRow(NEAR, "note", reason, "run again: cards vary by about as much")

@@ -122,15 +122,16 @@ def select_product(card: Any) -> str:
 
 def judge_card(card: Any, product: str, facts: api.CardFacts | None, rows: Sequence[verdict.HealthRow]) -> dict:
     """Return a card as health.json holds it; `rows` are the checks that need none of its ceilings."""
-    ceilings, watts, library_checks = [], [], []
+    ceilings, watts, library_checks, limits = [], [], [], {}
     if facts:
         stored = api.cards(card.name)
         runs = api.select_comparable_runs(facts.record, stored.runs, SETTINGS["effort"]).of_others if stored else []
         ceilings = against_known.rank_ceilings(facts.figures, runs)
+        limits = against_known.describe_limits(facts.roofline, card.device)
         watts = against_known.rank_figures(against_known.power_figures(facts.roofline, card.device), runs)
         ranked = {ceiling.key for ceiling in ceilings if ceiling.median is not None}
         library_checks = verdict.library_rows(facts.checks, product, ranked)
-    rows = [*rows, against_known.check_near(ceilings), *library_checks]
+    rows = [*rows, against_known.check_near(ceilings, limits), *library_checks]
     judged = {"device": card.device, "name": card.name, "uuid": card.uuid, "status": verdict.card_status(rows, RATES)}
     tables = {"checks": rows, "ceilings": ceilings, "watts": watts}
     return judged | {name: [row._asdict() for row in table] for name, table in tables.items()}

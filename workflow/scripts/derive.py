@@ -8,7 +8,7 @@ from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
-from roofline.run import checkout, run_lock
+from roofline.run import checkout, previous_results, run_lock
 from roofline.run.jobs import job, say
 from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import count_passed
@@ -27,5 +27,6 @@ if __name__ == "__main__":
         roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names, run_lock.end_with_run)
+        previous_results.remove_old_pictures(RESULTS, names)
         counts = f"{len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells"
         say(f"derive: {counts}, {count_passed(roofline.checks)}")

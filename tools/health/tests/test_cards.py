@@ -59,8 +59,15 @@ def test_a_card_counts_once_with_the_median_of_its_runs():
 
 @pytest.mark.parametrize(("value", "result"), [(4600, "pass"), (4550, "note"), (4330, "note"), (4320, "fail")])
 def test_a_note_begins_at_three_and_a_failure_at_eight_percent_below_the_median(value, result):
-    row = against_known.check_near([against(value, FIVE)])
-    assert row.result == result and bool(row.action) == (result != "pass")
+    row = against_known.check_near([against(value, FIVE)], {"hbm_read": "heat"})
+    assert row.result == result and bool(row.action) == (result != "pass") == ("heat" in row.reason)
+    assert "heat" not in against_known.check_near([against(value, FIVE)], {}).reason
+
+
+def test_the_power_cap_at_which_others_are_too_explains_nothing():
+    reasons = {"fp16": ["sw_power_cap"], "fp32": ["sw_power_cap", "hw_thermal_slowdown"]}
+    rows = [SimpleNamespace(device="gpu0", name=name, throttle_reasons=why) for name, why in reasons.items()]
+    assert against_known.describe_limits(SimpleNamespace(ceilings=rows), "gpu0") == {"fp16": "", "fp32": "heat"}
 
 
 def test_watts_have_a_rank_if_known_cards_have_them():

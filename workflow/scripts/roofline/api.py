@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from roofline.core.architectures import architecture_of
+from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype, relative_error, require_close
 from roofline.core.formatting import (
     capacity,

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from roofline.core.dtypes import COMPUTE_CEILINGS
 from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
 from roofline.core.terms import UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
-from roofline.devices.discovery import level_name, memory_levels
+from roofline.devices.discovery import level_name, memory_levels, unsupported_reason
 from roofline.measure import ncu
 from roofline.operators.operator_checks import check_operator
 from roofline.plan.config import Config
@@ -42,6 +43,7 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in identities if identity.fault})]
     for operator in checked.operators.values():
         faults += check_operator(operator, config, identities)
+    faults += _check_ceilings(config, [identity for identity in identities if not identity.fault])
     for identity in identities:
         faults += _check_bandwidth(config, identity, devices)
     if faults:
@@ -58,6 +60,17 @@ def find_profiler(config: Config) -> Path | None:
     if program is None and config.counters == "required":
         raise UserError(f"counters: required, and {ncu.NOT_FOUND_REASON}")
     return program
+
+
+def _check_ceilings(config: Config, identities: Sequence[Identity]) -> list[str]:
+    """Return a line for each device if not one of them has any of the compute ceilings."""
+    asked, faults = config.peak_flops.dtypes or [], []
+    for identity in identities:
+        known = [name for name in COMPUTE_CEILINGS if not unsupported_reason(identity, name)]
+        if set(asked).intersection(known):
+            return []
+        faults.append(f"peak_flops.dtypes: {identity.device} has none of {', '.join(asked)}; it has {', '.join(known)}")
+    return faults
 
 
 def _check_bandwidth(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:

@@ -63,6 +63,7 @@ class Times(Record):
     span_s: NotNegative | None
     usd_per_hour: NotNegative | None
     cost_usd: NotNegative | None
+    jobs_s: NotNegative | None = Field(default=None, description="of all jobs that made what is here, added up")
     run_count: int | None = Field(default=None, description="runs that made what is here, this one included")
     total_span_s: NotNegative | None = Field(default=None, description="of all of them, without the time between runs")
     total_cost_usd: NotNegative | None = Field(default=None, description="at the price of now")

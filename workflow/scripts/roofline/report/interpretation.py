@@ -62,6 +62,7 @@ def _trust(report: ReportView) -> dict:
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
+        "unfilled": max((1 - cell.filled_fraction for cell in reference_gemms if cell.filled_fraction), default=0.0),
         "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or spreads, "between_runs"),
@@ -102,7 +103,7 @@ def _kernels(report: ReportView) -> dict:
         "measured": len(measured),
         "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
         "doubted": len(doubted),
-        "others": join_words(f"{title} at best {percent(share)}" for title, share in shares if share),
+        "others": join_words(f"{title} {percent(share)}" for title, share in shares if share),
     }
     return facts | _of_operator(main, device, table) if main else facts
 
@@ -124,14 +125,13 @@ def _describe_series(name: str, cells: Sequence[MeasuredCell], ridges: Collectio
     """What a group of cells reaches, such as those of one batch size: of the memory slope, and of the peak."""
     half_precision = [cell for cell in cells if cell.compute_ceiling == "fp16"] or list(cells)
     peak_cells = [cell for cell in half_precision if cell.compute_ceiling in ridges]
-    waits = [cell for cell in cells if cell.regime == "overhead" and cell.cpu_time_shares]
     return {
         "name": name,
         "shares": [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof],
         "peak": join_words(dict.fromkeys(f"{cell.compute_ceiling} peak" for cell in peak_cells)),
         "peak_shares": [cell.fraction_of_compute_peak for cell in peak_cells if cell.fraction_of_compute_peak],
-        "count": len(cells),
-        "overheads": [cell.cpu_time_shares.overhead for cell in waits if cell.cpu_time_shares],
+        "overheads": [cell.cpu_time_shares.overhead for cell in cells if cell.cpu_time_shares],
+        "rests": [cell.cpu_time_shares.rest for cell in cells if cell.cpu_time_shares],
     }
 
 

@@ -196,14 +196,14 @@ def describe_energy(roofline: Roofline, device: str) -> str:
 
 
 def describe_limit(cell: CellRow) -> str:
-    """Return what sets a cell's time: memory: hbm; mixed: 48 % at the rate of hbm, 31 % rest; - if unknown."""
+    """Return what sets a cell's time: memory: hbm; mixed: 48 % at the rate of hbm, 31 % not explained; - if unknown."""
     if not cell.regime:
         return "-"
     shares = cell.gpu_time_shares
     if cell.shown_regime == cell.regime or not shares:
         return regime_key(cell.regime, cell.regime_level)
     level = f"at the rate of {cell.regime_level or cell.regime}"
-    parts = {level: shares.roof, "launch and start": shares.overhead, "rest": shares.rest}
+    parts = {level: shares.roof, "launch and start": shares.overhead, "not explained": shares.rest}
     by_share = sorted(parts.items(), key=lambda part: -part[1])
     named = ", ".join(f"{percent(share)} {name}" for name, share in by_share if share >= SHOWN_SHARE)
     return f"{cell.shown_regime}: {named}"

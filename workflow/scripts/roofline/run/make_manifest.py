@@ -109,17 +109,22 @@ def span(
     created_at: str,
     usd_per_hour: float | None,
 ) -> Times:
-    """Return the seconds from the first job of this run to the manifest, those of all runs, and their cost in USD."""
+    """Return the seconds from the first job of this run to the manifest, those of all jobs and all runs, and their cost
+    in USD."""
     starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
     # A run that made only the manifest began when it was started.
     first = min(filter(None, starts), default=datetime.fromisoformat(run_started_at))
     seconds = max(0.0, (datetime.fromisoformat(created_at) - first).total_seconds())
     total_s = sum(run_seconds.values())
+    # A job has a log of its own, and perhaps several outputs.
+    jobs = {(row.log, row.started_at): (parse_time(row.started_at), parse_time(row.ended_at)) for row in outputs}
+    job_seconds = [(end - start).total_seconds() for start, end in jobs.values() if start and end]
     return Times(
         first_start_at=first.isoformat(),
         span_s=seconds,
         usd_per_hour=usd_per_hour,
         cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None else None,
+        jobs_s=sum(job_seconds),
         run_count=len(run_seconds),
         total_span_s=total_s,
         total_cost_usd=usd_per_hour * total_s / 3600 if usd_per_hour is not None else None,

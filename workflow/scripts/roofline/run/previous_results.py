@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from roofline.records.base import Record, RunRecord, read
 from roofline.records.cards import KnownCards
 from roofline.records.counters_record import ProfilerRecord
 from roofline.records.device_record import DeviceRecord
+from roofline.records.files import below_results
 from roofline.records.manifest_record import Manifest
 from roofline.table.rows import Roofline
 from roofline.table.run_records import KINDS, KNOWN_CARDS, read_record
 
 PREVIOUS = "previous"
+PICTURE_SUFFIXES = (".png", ".svg")
 RUN_FILES: dict[str, type[Record]] = {"roofline.json": Roofline, KNOWN_CARDS: KnownCards, "manifest.json": Manifest}
 
 
@@ -118,6 +120,17 @@ def set_aside_other_cards(present: Mapping[str, Identity], results: Path) -> Non
                 shutil.move(path, aside / path.name)
             now = f"{identity.name} ({identity.uuid})"
             print(f"{device} was {earlier.name} ({earlier.uuid}) and is {now} now: see {aside}", file=sys.stderr)
+
+
+def remove_old_pictures(results: Path, drawn: Collection[str]) -> None:
+    """Remove the pictures that the last manifest lists and whose names are not among those `drawn` now."""
+    try:
+        outputs = read(Manifest, results / "manifest.json").outputs
+    except (OSError, UserError):
+        return
+    for name in (below_results(output.path) for output in outputs):
+        if name.endswith(PICTURE_SUFFIXES) and name not in drawn:
+            (results / name).unlink(missing_ok=True)
 
 
 def _stamp() -> str:

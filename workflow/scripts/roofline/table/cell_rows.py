@@ -13,7 +13,8 @@ from roofline.records.base import copy_fields, shared_fields
 from roofline.records.operator_record import CellKey, JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import PredictionRecord
 from roofline.table.ceiling_rows import is_record_disturbed
-from roofline.table.prediction_error import attribute_error, find_largest_cause
+from roofline.table.error_reason import explain_cause
+from roofline.table.prediction_error import attribute_error, find_largest_cause, prepare_replay
 from roofline.table.rows import (
     USERS,
     Ceiling,
@@ -99,6 +100,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
         regime_level=level,
+        filled_fraction=measured.costs.filled if measured.costs.compute_share and gpu else None,
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
@@ -107,7 +109,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
-        **_cause_of_error(measured, context, peak, gb_per_s),
+        **_cause_of_error(measured, context, compute, memory),
         speed_up=_speed_up(measured, context),
         notes=_notes(record),
         doubt=_doubt(record, measured, context.kind, exceeded),
@@ -127,15 +129,17 @@ def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None
 
 
 def _cause_of_error(
-    measured: Measurement, context: CellContext, peak: float | None, gb_per_s: float | None
+    measured: Measurement, context: CellContext, compute: ComputeCeiling | None, memory: MemoryCeiling | None
 ) -> dict[str, Any]:
-    """The main cause of the sealed CPU time's error, and the seconds that it adds, as fields of a row; none if that is
-    not known."""
+    """The main cause of the sealed CPU time's error, the seconds that it adds and its reason, as fields of a row; none
+    if that is not known."""
     if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
         return {}
-    seconds_by_cause = attribute_error(measured, context.seal, context.constants, peak, gb_per_s)
+    replay = prepare_replay(measured, context.seal, context.constants)
+    seconds_by_cause = attribute_error(replay, compute.tflops if compute else None, memory.gb_per_s if memory else None)
     cause, cause_s = find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
-    return {"cause": cause, "cause_s": cause_s}
+    reason = explain_cause(replay, cause, cause_s, compute, memory) if cause and cause_s else None
+    return {"cause": cause, "cause_s": cause_s, "cause_reason": reason}
 
 
 def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> TimeShares:

@@ -7,6 +7,7 @@ replacement moves the prediction are the part of that cause. The rest is launch 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from roofline.core.cell_prediction import CellCosts, predict_cell
 from roofline.records.operator_record import Measurement
@@ -25,40 +26,50 @@ def find_largest_cause(seconds_by_cause: Mapping[Cause, float], measured_s: floa
     return cause, seconds_by_cause[cause]
 
 
-def attribute_error(
-    measured: Measurement,
-    seal: PredictionRecord,
-    constants: Mapping[str, float],
-    tflops: float | None,
-    gb_per_s: float | None,
-) -> dict[Cause, float]:
-    """Split measured minus sealed CPU time, in seconds, into four causes that add up to it.
+class Replay(NamedTuple):
+    """A sealed prediction, to be made again with measured values in place of assumed ones."""
 
-    `constants` are those of the operator's seal; `tflops` and `gb_per_s` are the measured ceilings, None if not
-    measured.
-    """
+    measured: Measurement
+    promised: tuple[float | None, float | None]  # TFLOPS and GB/s
+    assumed: CellCosts
+    with_calls: CellCosts  # the assumed costs, with calls as measured
+    with_start: CellCosts  # with the start as measured too
+    busy_s: float  # of the CPU time, without waits for the host
 
-    def predict_s(costs: CellCosts, tflops: float | None, gb_per_s: float | None) -> float:
+    def predict_s(self, costs: CellCosts, tflops: float | None, gb_per_s: float | None) -> float:
+        """Return the CPU time in seconds by these costs and ceilings; None is a ceiling that is not known."""
+        flops, traffic_bytes = self.measured.flops, self.measured.bytes
         prediction = predict_cell(
-            flops=measured.flops, traffic_bytes=measured.bytes, tflops=tflops, gb_per_s=gb_per_s, costs=costs
+            flops=flops, traffic_bytes=traffic_bytes, tflops=tflops, gb_per_s=gb_per_s, costs=costs
         )
         return prediction.cpu_time_s or 0.0
 
-    promised_tflops, promised_gb_per_s = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+
+def prepare_replay(measured: Measurement, seal: PredictionRecord, constants: Mapping[str, float]) -> Replay:
+    """Return what the prediction of a cell assumed, and what was measured instead; `constants` are the operator's."""
     assumed, gpu_time, cpu_s = measured.costs.costs(constants), measured.gpu_time, measured.cpu_time.median_s
     with_calls = assumed if measured.overhead_s is None else replace(assumed, overhead_s=measured.overhead_s)
     # Without a time of the smallest case, nothing is known of what the calls cost.
     costs_known = measured.overhead_s is not None and measured.start_s is not None
     with_start = replace(with_calls, start_s=measured.start_s) if costs_known else with_calls
     busy_s = max(with_calls.overhead_s or 0.0, min(gpu_time.median_s, cpu_s)) if gpu_time else cpu_s
+    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    return Replay(measured, promised, assumed, with_calls, with_start, busy_s)
 
-    sealed_s = predict_s(assumed, promised_tflops, promised_gb_per_s)
-    with_calls_s = predict_s(with_calls, promised_tflops, promised_gb_per_s)
-    with_start_s = predict_s(with_start, promised_tflops, promised_gb_per_s)
-    with_ceilings_s = predict_s(with_start, tflops or promised_tflops, gb_per_s or promised_gb_per_s)
+
+def attribute_error(replay: Replay, tflops: float | None, gb_per_s: float | None) -> dict[Cause, float]:
+    """Split measured minus sealed CPU time, in seconds, into four causes that add up to it.
+
+    `tflops` and `gb_per_s` are the measured ceilings, None if not measured.
+    """
+    promised_tflops, promised_gb_per_s = replay.promised
+    sealed_s = replay.predict_s(replay.assumed, *replay.promised)
+    with_calls_s = replay.predict_s(replay.with_calls, *replay.promised)
+    with_start_s = replay.predict_s(replay.with_start, *replay.promised)
+    with_ceilings_s = replay.predict_s(replay.with_start, tflops or promised_tflops, gb_per_s or promised_gb_per_s)
     return {
-        "launch": with_calls_s - sealed_s + cpu_s - busy_s,
+        "launch": with_calls_s - sealed_s + replay.measured.cpu_time.median_s - replay.busy_s,
         "start": with_start_s - with_calls_s,
         "ceiling": with_ceilings_s - with_start_s,
-        "share": busy_s - with_ceilings_s,
+        "share": replay.busy_s - with_ceilings_s,
     }

@@ -300,6 +300,10 @@ class CellRow(CellKeyRow):
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
     gpu_time_shares: TimeShares | None = Field(default=None, description="null on a CPU, or without a roof")
     cpu_time_shares: TimeShares | None = Field(default=None, description="null without a roof")
+    filled_fraction: Positive | None = Field(
+        default=None,
+        description="of a GEMM's multiprocessors, by its tiles: those with work on average",
+    )
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
     start_s: NotNegative | None = Field(default=None, description="the GPU time of the smallest case")
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
@@ -314,6 +318,7 @@ class CellRow(CellKeyRow):
     sealed_regime_right: bool | None = None
     cause: Cause | None = Field(default=None, description="of most of the sealed CPU time's error; null within 1 %")
     cause_s: float | None = Field(default=None, description="what that adds to the sealed CPU time")
+    cause_reason: str | None = Field(default=None, description="what was measured of it, and assumed; null if no datum")
     speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")
     notes: list[str] = Field(description="what the implementation reports of itself")
     doubt: Doubt | None = Field(description=f"{DOUBT}: of its times")

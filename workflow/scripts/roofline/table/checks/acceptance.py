@@ -10,6 +10,7 @@ DTYPES_MEASURED = f"{ENOUGH_DTYPES} or more dtypes near the vendor's peak"
 SWEPT = "sizes enough to show a trend"
 PLACED = "every operator under measured ceilings in the plot"
 QUESTIONS = "the three questions answered"
+MEASURE_CEILINGS = "add the missing dtypes to peak_flops.dtypes, and levels to bandwidth.levels"
 
 
 @register_check(DTYPES_MEASURED)
@@ -34,7 +35,8 @@ def check_swept(evidence: Evidence) -> Outcome | None:
             continue
         requested = {shape[axis.key] for shape in evidence.shapes.get(about.name, [])}
         if about.name in evidence.shapes and len(requested) < axis.at_least:
-            return Outcome("not_applicable", f"{about.title}: {len(requested)} values of {axis.symbol} were asked for")
+            asked = f"fewer than {axis.at_least} values of {axis.symbol} were asked for"
+            return Outcome("not_applicable", f"{about.title}: {asked}")
         cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.operator == about.name]
         values = sorted({cell.shape[axis.key] for cell in cells})
         if not values:
@@ -44,7 +46,7 @@ def check_swept(evidence: Evidence) -> Outcome | None:
     return None
 
 
-@register_check(PLACED, of_cpus=True)
+@register_check(PLACED, of_cpus=True, action=MEASURE_CEILINGS)
 def check_placed(evidence: Evidence) -> Outcome:
     """Check that both kinds of ceiling were measured, and the two ceilings of every cell that declares a roof."""
     kinds = [row.kind for row in evidence.of_device(evidence.table.ceilings)]
