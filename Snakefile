@@ -1,8 +1,8 @@
 # The measured roofline of this machine: the DAG, in the order in which data flows.
 #
-#     device_query, operator_prediction, predictions -> peak_flops, bandwidth, instructions, counters, one rule for each
-#     operator -> derive: the table, pages and pictures -> manifest
-# The first three write seals: predictions, and what they follow from, before anything is measured.
+#     device_query, operator_prediction, predictions, own_predictions -> peak_flops, bandwidth, instructions, counters,
+#     one rule for each operator -> derive: the table, pages and pictures -> manifest
+# The first four write seals: predictions, and what they follow from, before anything is measured.
 # A result is stale if its `params` (settings, device, driver, libraries) or its inputs (records, library) have changed.
 
 from snakemake.utils import min_version

@@ -101,7 +101,7 @@ def _read_file(path: str, names: Iterable[str]) -> dict:
         content = read_yaml(path)
     except OSError as error:
         raise UserError(f"predictions: {path}: {error.strerror}") from None
-    if content is None:
+    if content in (None, {}):
         raise UserError([f"{path}: names no cell; known:", *(f"  {name}" for name in names)])
     if not isinstance(content, dict):
         raise UserError(f"{path}: should be a mapping of cells to what is predicted, but is a {type(content).__name__}")
@@ -114,22 +114,23 @@ def name_cells(cells: Cells) -> dict[str, PlannedCell]:
     abouts = load_abouts()
     own = [operator for operator in cells.operators.values() if operator.path]
     abouts |= {operator.name: StoredAbout(describe_own_operator(operator)) for operator in own}
-    planned = [planned for device in cells.devices for planned in _plan_cells(cells, device)]
-    scopes = {(one.cell.operator, one.cell.scope) for one in planned}
-    several = {name for name, _ in scopes if sum(name == other for other, _ in scopes) > 1}
-    names = {}
-    for one in planned:
-        scope = one.cell.scope if one.cell.operator in several else None
-        names[f"{one.device} {abouts[one.cell.operator].full_name(one.cell, scope)}"] = one
-    return names
+    all_planned = [planned for device in cells.devices for planned in _plan_cells(cells, device)]
+    scopes: dict[str, set[str | None]] = {}
+    for planned in all_planned:
+        scopes.setdefault(planned.cell.operator, set()).add(planned.cell.scope)
+    named = {}
+    for planned in all_planned:
+        operator = planned.cell.operator
+        scope = planned.cell.scope if len(scopes[operator]) > 1 else None
+        named[f"{planned.device} {abouts[operator].full_name(planned.cell, scope)}"] = planned
+    return named
 
 
 def _plan_cells(cells: Cells, device: str) -> Iterable[PlannedCell]:
     """Yield the reference GEMMs of a device, then the cells of its operators."""
     identity = cells.present[device]
-    unopened: Any = SimpleNamespace(
-        kind=identity.kind, capability=parse_capability(identity.compute_capability or "0.0")
-    )
+    capability = parse_capability(identity.compute_capability or "0.0")
+    unopened: Any = SimpleNamespace(kind=identity.kind, capability=capability)  # all that GEMMs are chosen by
     for dtype, size in cells.gemm_sizes(device).items():
         for product in Gemm().plan_cells(unopened, dtype, size):
             key = CellKey(operator=Gemm.name, implementation=product.name, dtype=dtype, shape=product.case.shape)

@@ -58,9 +58,9 @@ def score_own(rows: Sequence[OwnPredictionRow]) -> dict[str, OwnScore]:
         scores[device] = OwnScore(
             cell_count=len(errors),
             not_scored_count=len(rows_of_device) - len(errors),
-            regime_count=sum(one.regime_right is not None for one in errors),
-            time_count=sum(one.cpu_time_error is not None for one in errors),
-            share_count=sum(one.fraction_of_compute_peak_error is not None for one in errors),
+            regime_count=sum(row.regime_right is not None for row in errors),
+            time_count=sum(row.cpu_time_error is not None for row in errors),
+            share_count=sum(row.fraction_of_compute_peak_error is not None for row in errors),
             own=_tally(errors),
             model=_tally([row.model_errors for row in rows_of_device if row.model_errors]),
         )
@@ -68,10 +68,10 @@ def score_own(rows: Sequence[OwnPredictionRow]) -> dict[str, OwnScore]:
 
 
 def _tally(errors: Sequence[PredictionErrors]) -> OwnTally:
-    time_errors = [one.cpu_time_error for one in errors if one.cpu_time_error is not None]
-    share_errors = [one.fraction_of_compute_peak_error for one in errors]
+    time_errors = [row.cpu_time_error for row in errors if row.cpu_time_error is not None]
+    share_errors = [row.fraction_of_compute_peak_error for row in errors]
     return OwnTally(
-        regimes_right=sum(bool(one.regime_right) for one in errors),
+        regimes_right=sum(bool(row.regime_right) for row in errors),
         times_right=sum(is_within_factor(1 + error, 1) for error in time_errors),
         shares_right=sum(is_within_factor(1 + error, 1) for error in share_errors if error is not None),
         median_cpu_time_error=median(list(map(abs, time_errors))) if time_errors else None,

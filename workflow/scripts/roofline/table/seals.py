@@ -133,7 +133,7 @@ def find_unlike_own(rows: Iterable[OwnPredictionRow], results: Results) -> list[
     shown = [(row.device, shared_fields(row, SealedOwnPrediction)) for row in rows]
     records = results.own_predictions.items()
     sealed = [(device, shared_fields(own, SealedOwnPrediction)) for device, record in records for own in record.cells]
-    unlike = [one for one in shown if one not in sealed] + [one for one in sealed if one not in shown]
+    unlike = [row for row in shown if row not in sealed] + [row for row in sealed if row not in shown]
     names = dict.fromkeys(f"{device} {fields['implementation']} {fields['shape']}" for device, fields in unlike)
     return [f"roofline.json: {name}: another prediction of the user's than sealed" for name in names]
 
