@@ -99,7 +99,7 @@ def test_the_table_and_the_pages_have_every_cell(finished_run):
     checks = {one.check: one.result for one in table.checks if one.device == "cpu"}
     assert checks["every prediction has its measured counterpart, sealed before it"] == "pass"
     page = (finished_run.results / "verification.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| cpu ")]
+    rows = [line for line in page.splitlines() if line.startswith("| cpu ") and " CPU time " not in line]
     assert len(rows) == 9 and all(any(table.full_name(entry) in row for row in rows) for entry in table.measured_cells)
     assert (finished_run.results / "cpu/predictions.md").read_text().count("\n| ") == 1 + 9
     words = {

@@ -28,6 +28,7 @@ BUDGET = {"iterations": 10, "time_budget_s": 0.1}
 TINY = {
     "devices": ["cpu"],
     "cpu": "all",
+    "drawn": 0,
     "peak_flops": {"dtypes": ["fp32"], "size": 256, "sustained_s": 0, **BUDGET},
     "bandwidth": {
         "levels": ["dram"],

@@ -2,7 +2,7 @@ rule derive:
     input:
         records=files(CELLS.records()),
         cards=CELLS.known_cards(),
-        datasheets=str(DATASHEETS),
+        datasheets=[str(DATASHEETS)] if CELLS.gpus else [],
         library=sources.list_report_files(SCRIPTS / "derive.py"),
     output:
         "results/roofline.json",
