@@ -128,7 +128,7 @@ def test_the_paragraphs_of_the_reference_have_its_figures(reference):
     assert fused in kernels
     gemms = [cell for cell in reference.operators if cell.operator == "gemm" and cell.dtype == "fp32"]
     times_s = {cell.device: cell.cpu_time_s for cell in gemms}
-    assert f"{times_s['cpu'] / times_s['gpu0']:.3g}x" in ratio
+    assert f"{times_s['cpu'] / times_s['gpu0']:.2g}x" in ratio
     attention = [cell for cell in reference.operators if cell.operator == "decode_attention" and cell.device == "gpu0"]
     for batch in (1, 256):
         fastest = [c for c in attention if c.shape["batch"] == batch and c.implementation == "fused_graph"]

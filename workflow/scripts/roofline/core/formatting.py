@@ -7,6 +7,11 @@ from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, Axis
 from roofline.core.units import GIB, KIB, MIB
 
 
+def round_ratio(value: float) -> float:
+    """Return a ratio with two digits: more do not repeat between two machines' runs."""
+    return float(f"{value:.2g}")
+
+
 def number(value: float) -> str:
     """Return three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1234; "0" for a negative one."""
     if value <= 0:

@@ -67,7 +67,7 @@ class MemoryLoad(LoadFigures):
 
     gb_per_s: Rate
     ci95_gb_per_s: Interval | None = None
-    curve: list[MemoryLoadPoint] = Field(default=[], description="empty in runs before 2026-11-30")
+    curve: list[MemoryLoadPoint] = Field(default=[], description="empty in runs before 2026-11-29")
 
 
 class PowerPoint(Record):

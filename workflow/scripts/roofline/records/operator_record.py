@@ -82,7 +82,7 @@ class PredictedCell(CellRecord):
     """A planned cell as the seals predict it; its measurement holds the same prediction."""
 
     sealed: CellPrediction | None
-    entry: SealedEntry | None = Field(default=None, description="what determines it; null in runs before 2026-11-30")
+    entry: SealedEntry | None = Field(default=None, description="what determines it; null in runs before 2026-11-29")
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
     started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
 

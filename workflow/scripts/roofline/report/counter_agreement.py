@@ -56,7 +56,12 @@ def _explained(row: InstructionRoofline) -> dict:
     unexplained = [kernel for kernel in row.kernels if (kernel.fraction_of_roof or 0) < EXPLAINED_FRACTION]
     limits = Counter(LIMIT_TITLES[kernel.limit] for kernel in unexplained).most_common()
     words = [f"{name} ({count_words(count, 'cell')})" for name, count in limits]
-    return {"row": row, "explained": len(row.kernels) - len(unexplained), "limits": words}
+    return {
+        "row": row,
+        "least_share": EXPLAINED_FRACTION,
+        "explained": len(row.kernels) - len(unexplained),
+        "limits": words,
+    }
 
 
 def build_counter_table(table: Roofline) -> MarkdownTable:

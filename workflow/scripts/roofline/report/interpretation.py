@@ -58,6 +58,7 @@ def _trust(report: ReportView) -> dict:
         "unit": unit,
         "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
         "half_widths": [row.sustained.half_width for row, _ in loads if row.sustained and row.sustained.half_width],
+        "cycles": [row.sustained.part_count for row, _ in loads if row.sustained and row.sustained.part_count],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
@@ -165,6 +166,7 @@ def _gpu_vs_cpu(report: ReportView, cpu: DeviceView) -> dict:
         "memory_bound": main,
         "reads": reads if all(reads) else None,
         "doubted": join_words(f"{row.name} of {row.device} ({row.doubt})" for row in reads if row and row.doubt),
+        "cpu_spread": max((row.repeat_spread or 0.0 for row in cpu.gemms if not row.doubt), default=0.0),
         "link_s": main.pairs[-1][0].bytes / (link.gb_per_s * 1e9) if main and link else None,
     }
 

@@ -225,7 +225,7 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     beyond = f", beyond both intervals in {len(apart)} of the {known} that have them" if known else ""
     most = percent(max(share for share, _ in longer))
     above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
-    return f"{above}: the two are measured in different blocks."
+    return f"{above}; the two are of different blocks, and why is not explained."
 
 
 def describe_libraries(roofline: Roofline, device: str) -> str:

@@ -111,6 +111,12 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
         seals={path: seal.sealed_at for path, seal in results.seals.items() if seal.device == name},
+        timed_before_count=sum(
+            cell.started_at is not None
+            for _, predictions in results.predictions
+            if predictions.device == name
+            for cell in predictions.cells
+        ),
         constants_sha256=seals.hash_fitted_constants(results, name),
         violations=[] if sha256 is None else seals.find_violations(results, name, sha256),
     )

@@ -49,6 +49,9 @@ class DeviceRow(TableRow, device_record.DeviceFacts):
     idle_power_w: Positive | None = Field(default=None, description="with a context and an empty queue, before loads")
     idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
+    timed_before_count: int = Field(
+        default=0, description="cells that had been timed when the predictions were written again for others"
+    )
     constants_sha256: str | None = Field(default=None, description="of sealed constants that no calibration measures")
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
 
