@@ -72,7 +72,6 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
     limiting: Ceiling | None = memory if lower == "memory" else compute
-    promised = context.seal and context.seal.rates(measured.compute_ceiling, measured.memory_ceilings)
     return CellRow(
         **shared_fields(measured, CellKey),
         **copy_fields(measured, "flops", "bytes", "overhead_s", "start_s", "sealed"),
@@ -104,8 +103,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
-        promised_roof_s=promised and promised_roof_s(measured.flops, measured.bytes, promised),
-        baseline_prediction=predict_baseline(measured, context.seal) if context.seal else None,
+        **_promised_fields(measured, context.seal),
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
@@ -116,6 +114,15 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         roof_doubt=limiting and limiting.doubt,
         record=path,
     )
+
+
+def _promised_fields(measured: Measurement, seal: PredictionRecord | None) -> dict[str, Any]:
+    """The fields of a row that follow from the promised rates of its ceilings; none without a seal."""
+    if seal is None:
+        return {}
+    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    roof_s = promised_roof_s(measured.flops, measured.bytes, promised)
+    return {"promised_roof_s": roof_s, "baseline_prediction": predict_baseline(measured, seal)}
 
 
 def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None) -> Literal["compute", "memory"]:
