@@ -52,7 +52,7 @@ def drawn_errors(roofline: api.Roofline, device: str) -> api.DrawnErrors | None:
         pairs = [(gpu_time, cell.sealed_gpu_time_error), (cpu_time, cell.sealed_cpu_time_error)]
         for errors, error in pairs:
             if error is not None:
-                errors.setdefault(cell.implementation, []).append(float(f"{error:.3g}"))
+                errors.setdefault(f"{cell.operator}/{cell.implementation}", []).append(float(f"{error:.3g}"))
     return api.DrawnErrors(constants_sha256=constants_sha256, gpu_time=gpu_time, cpu_time=cpu_time)
 
 

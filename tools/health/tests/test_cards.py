@@ -20,7 +20,7 @@ LOADS = [
 ]
 FIT = SimpleNamespace(device="gpu0", dtype="fp32", joules_per_flop=5e-12, joules_per_byte=1.2e-10)
 CELL_ERRORS = {"sealed_gpu_time_error": 0.05104, "sealed_cpu_time_error": -0.1, "doubt": None, "roof_doubt": None}
-DRAWN_CELL = SimpleNamespace(device="gpu0", implementation="fused", **CELL_ERRORS)
+DRAWN_CELL = SimpleNamespace(device="gpu0", operator="scan", implementation="fused", **CELL_ERRORS)
 POWERED = SimpleNamespace(
     devices={"gpu0": SimpleNamespace(idle_power_w=120.0, constants_sha256="c0")},
     ceilings=LOADS,
@@ -92,7 +92,7 @@ def test_a_run_is_added_once(opened):
     for _ in range(2):
         assert len(add_card.add_run("archive")) == 1
         (added,) = api.cards(CARD.name).runs
-        errors = {"gpu_time": {"fused": [0.051]}, "cpu_time": {"fused": [-0.1]}}
+        errors = {"gpu_time": {"scan/fused": [0.051]}, "cpu_time": {"scan/fused": [-0.1]}}
         assert added.drawn == api.DrawnErrors(constants_sha256="c0", **errors)
         assert (added.card_id, added.values) == (
             api.card_id(CARD.uuid),

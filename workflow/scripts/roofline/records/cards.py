@@ -20,7 +20,8 @@ LIKE_METHODS, CHANGED_FAMILIES = {3, 4}, (*PRODUCT_DTYPES, "gemm")
 
 
 class DrawnErrors(Record):
-    """(predicted - measured) / measured of each undoubted cell of a run's drawn shapes, by implementation."""
+    """(predicted - measured) / measured of each undoubted cell of a run's drawn shapes, by operator and
+    implementation."""
 
     constants_sha256: str = Field(description="of the fitted constants that predicted them")
     gpu_time: dict[str, list[float]]

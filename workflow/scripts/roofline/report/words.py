@@ -29,7 +29,6 @@ from roofline.table.rows import (
     Spreads,
     Standing,
     Tally,
-    case_key,
 )
 from roofline.table.scores import score_predictions
 
@@ -289,7 +288,7 @@ def describe_drawn(roofline: Roofline, device: str) -> str:
     score = score_predictions(drawn)
     if not score.cell_count:
         return ""
-    shapes = {case_key(device, cell) for cell in drawn}
+    shapes = {(cell.operator, cell.preset, cell.dtype, *cell.shape.items()) for cell in drawn}
     return f"On {count_words(len(shapes), 'shape')} drawn after sealing: {describe_score(score)}"
 
 
