@@ -75,3 +75,13 @@ def test_the_first_screen_has_the_figures_of_the_reference_run():
     reads = ceilings["hbm_read"].gb_per_s
     assert f" {reads:.0f} GB/s | 96 % | {among_known_cards('hbm_read', reads)} |" in text
     assert f" {ceilings['l2'].gb_per_s:.0f} GB/s |" in text
+
+
+def test_the_pooled_score_of_drawn_shapes_is_that_of_all_runs_with_these_constants():
+    runs = [run.drawn for model in read_all_cards() for run in model.runs if run.drawn]
+    (constants,) = {drawn.constants_sha256 for drawn in runs}  # sets of earlier constants do not count
+    assert constants
+    errors = [error for drawn in runs for each in drawn.gpu_time.values() for error in each]
+    close = sum(is_within_factor(1 + error, 1, CLOSE_WITHIN_FACTOR) for error in errors)
+    pooled = rf"GPU times of {len(errors)} cells\D+a median error of {100 * median(map(abs, errors)):.1f} %, {close} within 1.25x"
+    assert re.search(pooled, (CHECKOUT / "README.md").read_text(encoding="utf-8"))

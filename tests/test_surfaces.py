@@ -143,8 +143,7 @@ def test_small_rates_are_in_gflops_and_doubt_is_marked(reference):
     assert row == "900"
     shown = screen.format_summary(build_report(REAL["the CPU, disturbed"](reference)))
     assert re.search(r"^    fp32 +\S+\*", shown, re.MULTILINE)
-    gpu, _, cpu = screen.format_summary(build_report(reference)).partition("\ncpu: ")
-    assert "*" not in gpu and "read 114*" in cpu, "its CPU's reads differ from block to block"
+    assert "*" not in screen.format_summary(build_report(reference))
 
 
 def test_the_efficiency_of_a_users_operation_is_in_percent(reference):

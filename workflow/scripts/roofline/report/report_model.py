@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from roofline.core.dtypes import COMMON_DTYPE
-from roofline.core.formatting import capacity, number
+from roofline.core.formatting import capacity, number, round_ratio
 from roofline.core.grouping import group_by
 from roofline.core.levels import MAIN_MEMORY
 from roofline.core.terms import DEVICE_TRAITS, order_devices
@@ -134,7 +134,7 @@ class Ratio:
         """The roof on the GPU over that on the CPU, for each pair in which both are sound."""
         sound = [pair for pair in self.pairs if all(cell.reliable_fraction_of_roof for cell in pair)]
         roofs = [(gpu_cell.roof_tflops, cpu_cell.roof_tflops) for gpu_cell, cpu_cell in sound]
-        return [gpu_roof / cpu_roof for gpu_roof, cpu_roof in roofs if gpu_roof and cpu_roof]
+        return [round_ratio(gpu_roof / cpu_roof) for gpu_roof, cpu_roof in roofs if gpu_roof and cpu_roof]
 
     @property
     def cores_used(self) -> list[float]:
@@ -144,7 +144,7 @@ class Ratio:
     @property
     def speed_ups(self) -> list[float]:
         """CPU time on the CPU over CPU time on the GPU, for each pair."""
-        return [cpu_cell.cpu_time_s / gpu_cell.cpu_time_s for gpu_cell, cpu_cell in self.pairs]
+        return [round_ratio(cpu_cell.cpu_time_s / gpu_cell.cpu_time_s) for gpu_cell, cpu_cell in self.pairs]
 
 
 class Source(NamedTuple):
