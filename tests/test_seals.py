@@ -11,7 +11,7 @@ from roofline.core.terms import UserError
 from roofline.operators.drawing import draw_shapes
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import write
-from roofline.records.operator_record import DrawnShapes, PredictedCell, PredictionsRecord
+from roofline.records.operator_record import PredictedCell, PredictionsRecord
 from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
@@ -95,19 +95,21 @@ def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, p
 def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
     operator = next(operator for operator in builtin_operators() if operator.rule == "row_norm")
     seals = {"gpu0/calibration.json": "c", SEAL: "d", "gpu0/row_norm/prediction.json": "o"}
-    drawing = draw_shapes(operator, seals, 2)
-    hashes = hashes_of(run) | seals
+    job, drawn = draw_shapes(operator, seals, 2)
+    rows = operator_record("gpu0", cell("gpu0", 40 * US, 30 * US)).model_copy(update={"case": "drawn"})
 
-    def breaks(job, seed=drawing.seed):
-        drawn = DrawnShapes(rule="row_norm", seed=seed, code_sha256=drawing.code_sha256, job=job.to_json())
-        sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=drawn)
-        run.predictions[:] = [("gpu0/row_norm/drawn_prediction.json", sealed)]
-        return [line for line in lines(run, hashes=hashes) if line.startswith("gpu0/row_norm/drawn_prediction.json")]
+    def breaks(case, **changes):
+        rows.measurements[0].shape, rows.measurements[0].dtype = case.shape, case.dtype
+        changed = {"row_norm": drawn.model_copy(update=changes)}
+        sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=changed)
+        found = replace(run, measured=[("gpu0/row_norm/drawn.json", rows)], predictions=[("gpu0/drawn", sealed)])
+        lines_found = find_violations(found, "gpu0", hashes_of(run) | seals)
+        return [line for line in lines_found if line.startswith("gpu0/drawn:")]
 
-    first, second = drawing.job.cases
-    assert breaks(drawing.job) == []
-    assert len(breaks(replace(drawing.job, cases=(first, second.resized(rows=7))))) == 1
-    assert len(breaks(drawing.job, seed="0" * 64)) == 1
+    first, _ = job.cases
+    assert breaks(first) == []
+    assert len(breaks(first.resized(rows=7))) == 1
+    assert len(breaks(first, seed="0" * 64)) == len(breaks(first, shapes=["a", "b"])) == 1
 
 
 def test_a_field_that_the_format_gains_leaves_the_hash_of_an_entry_as_it_was():

@@ -97,7 +97,7 @@ def on_both(*cells: str) -> set[str]:
 ATTENTION = ("decode_attn/minigpt/S16_fp32", "decode_attn/minigpt/S32_fp32")
 MINE = {"name": "mine", "flops": 1, "memory_bytes": 1, "dtype": "fp32"}
 DRAWN_RULES = ("decode_attn", "row_norm", "rmsnorm_matmul")
-DRAWN = {f"gpu0/{rule}/{name}" for rule in DRAWN_RULES for name in ("drawn_prediction", "drawn")}
+DRAWN = {f"gpu0/{rule}/drawn" for rule in DRAWN_RULES}
 LOADED = {"gpu0/peak_flops/fp32", "gpu0/peak_flops/fp16", "gpu0/bandwidth/hbm"}
 MINIGPT = {"layers": 6, "heads": 8, "head_size": 64}
 SETTINGS = {
@@ -110,7 +110,7 @@ SETTINGS = {
     "iterations": ({"decode_attn": {"iterations": 11}}, on_both(*ATTENTION)),
     "one implementation": (
         {"decode_attn": {"implementations": ["fused", "numpy"]}},
-        {"gpu0/decode_attn/drawn_prediction", "gpu0/decode_attn/drawn", *(f"gpu0/{case}" for case in ATTENTION)},
+        {"gpu0/decode_attn/drawn", *(f"gpu0/{case}" for case in ATTENTION)},
     ),
     "a preset that is not measured": ({"model": {"presets": {"minigpt": MINIGPT, "a": MINIGPT}}}, set()),
     "an operator left out": ({"row_norm": {"enabled": False}}, set()),
@@ -122,7 +122,7 @@ SETTINGS = {
     "the size of arrays": ({"bandwidth": {"size_mib": 99}}, {"gpu0/bandwidth/hbm", "cpu/bandwidth/dram"}),
     "an operation of the user's": ({"operations": [MINE]}, {"roofline"}),
     "dots per inch": ({"plot": {"dpi": 80}}, {"roofline"}),
-    "drawn shapes": ({"drawn": 3}, {name for name in DRAWN if not name.endswith("drawn")}),  # what is measured follows
+    "drawn shapes": ({"drawn": 3}, DRAWN),
     "the price": ({"cost": {"usd_per_hour": 2.5}}, set()),
 }
 
@@ -137,8 +137,6 @@ def test_a_setting_makes_its_own_jobs_stale(base, changes, expected):
 
 def test_shapes_are_drawn_on_a_gpu_alone(base):
     assert {name for name in base if "/drawn" in name} == DRAWN
-    for rule in DRAWN_RULES:
-        assert base[f"gpu0/{rule}/drawn"].needs == {f"results/gpu0/{rule}/drawn_prediction.json"}
     assert not [name for name in jobs(drawn=0) if "/drawn" in name]
 
 
@@ -185,11 +183,11 @@ def test_numpy_multiplies_fp64_of_2048_but_for_thorough(effort, side):
 
 OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
-SEALS |= {"gpu0/rmsnorm_matmul/prediction"} | {name for name in DRAWN if seal(name)}
+SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
 QUERIES = on_both("device_query")
 MEASURING = TIMED | SEALS | QUERIES
-ROW_NORM = on_both("row_norm", "row_norm/prediction") | {"gpu0/row_norm/drawn_prediction"}
+ROW_NORM = on_both("row_norm", "row_norm/prediction")
 FILES = {
     "core/roofline_model.py": MEASURING | REPORTING,
     "records/base.py": MEASURING | REPORTING,

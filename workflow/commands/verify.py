@@ -56,7 +56,7 @@ def verify(run: Path) -> int:
         if not problems:
             results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
             archived = read(Roofline, root / RESULTS / "roofline.json")
-            problems += find_unlike_rows(archived.operators, results)
+            problems += find_unlike_rows([*archived.operators, *archived.drawn], results)
             problems += find_unlike_own(archived.own_predictions, results)
         if problems:
             print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))

@@ -160,13 +160,6 @@ def operator_settings(operator, wildcards):
     return CELLS.operator_settings(operator, wildcards.device, wildcards.case)
 
 
-def operator_files(operator, wildcards):
-    """Return the files that one job of an operator reads: of drawn shapes, the shapes."""
-    if wildcards.case == DRAWN:
-        return files([f"{wildcards.device}/{operator}/drawn_prediction"])
-    return list(CELLS.jobs[operator][wildcards.case].files)
-
-
 def operator_priority(wildcards):
     """Return more than of ceilings on every second GPU: while others measure ceilings, it has the host path alone."""
     return 4 if wildcards.device in CELLS.gpus[1::2] else 1

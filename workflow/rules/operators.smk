@@ -47,31 +47,6 @@ rule predictions:
         "../scripts/predictions.py"
 
 
-# Of GPUs: shapes that follow from the seals. What the settings ask for otherwise changes neither them nor their times.
-rule drawn_prediction:
-    input:
-        calibration="results/{device}/calibration.json",
-        device="results/{device}/device_query.json",
-        prediction="results/{device}/prediction.json",
-        constants="results/{device}/{operator}/prediction.json",
-        library=library("drawn_prediction.py"),
-    output:
-        "results/{device}/{operator}/drawn_prediction.json",
-    log:
-        "logs/{device}/{operator}/drawn_prediction.log",
-    priority: 1000
-    conda:
-        ENVIRONMENT
-    resources:
-        measuring=ALONE,
-    params:
-        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
-        shapes=CONFIG.drawn,
-        task=lambda wildcards: CELLS.drawn_task(wildcards.operator, wildcards.device),
-    script:
-        "../scripts/drawn_prediction.py"
-
-
 # What the user predicts. Snakemake keeps the earlier file for the job: what is unchanged in it keeps its time.
 rule own_predictions:
     input:
@@ -126,7 +101,9 @@ for OPERATOR in CELLS.timed:
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",
-            files=partial(operator_files, OPERATOR),
+            files=lambda wildcards, jobs=CELLS.jobs[OPERATOR]: list(
+                jobs[wildcards.case].files if wildcards.case in jobs else ()
+            ),
             library=library("measure_operator.py", OPERATOR),
         output:
             f"results/{{device}}/{OPERATOR}/{{case}}.json",

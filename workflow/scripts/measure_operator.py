@@ -5,11 +5,11 @@ from roofline.measure.operator_job import JobPlan, Seals, list_skipped, measure_
 from roofline.measure.protocol import TimingBudget
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
-from roofline.operators.drawing import DRAWN
+from roofline.operators.drawing import draw_shapes
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256
-from roofline.records.operator_record import OperatorRecord, PredictionsRecord
+from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
 
@@ -61,11 +61,12 @@ if __name__ == "__main__":
     settings = params.settings
     planned_job = Job.from_json(settings["job"])
     with job(name, snakemake, modules):
-        if planned_job.path == DRAWN:
-            drawn = read(PredictionsRecord, inputs.files[0]).drawn
-            planned_job = Job.from_json(drawn.job) if drawn else planned_job
+        operator = registry.collect_operators(params.operators)[params.operator]
+        if count := settings.get("shapes"):
+            hashes = {below_results(path): file_sha256(path) for path in seals_of(inputs).values()}
+            planned_job, _ = draw_shapes(operator, hashes, count)
         record = measure_operator_job(
-            registry.collect_operators(params.operators)[params.operator],
+            operator,
             wildcards.device,
             planned_job,
             seals_of(inputs),

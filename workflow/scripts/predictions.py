@@ -19,11 +19,12 @@ from roofline.measure.operator_job import (
 )
 from roofline.operators import registry
 from roofline.operators.base import Job
+from roofline.operators.drawing import draw_shapes
 from roofline.operators.gemm.operator import Gemm
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text
-from roofline.records.operator_record import JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
+from roofline.records.operator_record import DrawnShapes, JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import job, now, say
 
@@ -53,18 +54,23 @@ def predict_cells(
             for cell in planned_cells
         ]
         cells += _add_measured_at(predicted, PeakFlopsRecord, f"{name}/{Gemm.rule}/{ceiling}", hashes)
+    drawn: dict[str, DrawnShapes] = {}
+    paths = {Path(path).parent.name: path for path in constants}
     for task in tasks:
         operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
+        if count := task.get("shapes"):
+            of_operator = {below_results(path): file_sha256(path) for path in [*seals.values(), paths[operator.rule]]}
+            planned_job, drawn[operator.rule] = draw_shapes(operator, of_operator, count)
         cold = task["cache"] == "cold"
         chosen = task["implementations"], cold, task["scopes"]
         plan = JobPlan(operator, device, planned_job, *chosen)  # type: ignore[arg-type]  # as above
         kernels |= list_kernels(plan)
         predicted = predict_job(plan, seals_by_operator[operator.name])
         cells += _add_measured_at(predicted, OperatorRecord, f"{name}/{task['operator']}/{planned_job.path}", hashes)
-        if operator.name not in {cell.operator for cell in what_if}:
+        if not count and operator.name not in {cell.operator for cell in what_if}:
             what_if += predict_variations(plan, seals_by_operator[operator.name])
     device.compile_ahead(kernels)
-    return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells, what_if=what_if)
+    return PredictionsRecord(device=name, predicted_at=now(), seals=hashes, cells=cells, what_if=what_if, drawn=drawn)
 
 
 def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: str, hashes: dict) -> list[PredictedCell]:

@@ -4,9 +4,10 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from roofline.operators.base import Case, Job, Operator
+from roofline.records.operator_record import DrawnShapes
 from roofline.records.seal_records import prediction_code_sha256
 
 DRAWN = "drawn"  # the path of an operator's job of drawn shapes
@@ -36,18 +37,11 @@ class Draw:
         return options[int(self.uniform() * len(options))]
 
 
-class Drawing(NamedTuple):
-    """The job of an operator's drawn shapes, and what they follow from."""
+def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) -> tuple[Job, DrawnShapes]:
+    """Return the job of so many shapes of an operator, and the record of what they follow from.
 
-    seed: str
-    code_sha256: str
-    job: Job
-
-
-def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) -> Drawing:
-    """Return so many shapes of an operator. They follow from the hashes of its seals by path, and from the code.
-
-    A shape that moves more than LARGEST_BYTES is drawn again.
+    `seal_sha256` has the hashes of the operator's seals by path. A shape that moves more than LARGEST_BYTES is drawn
+    again.
     """
     code_sha256 = drawing_code_sha256(operator)
     sealed = [seal_sha256[path] for path in sorted(seal_sha256)]
@@ -59,7 +53,10 @@ def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) 
         case = operator.draw_case(draw, sizes)
         if operator.bytes(case, operator.first_scope) <= LARGEST_BYTES and case not in cases:
             cases.append(case)
-    return Drawing(seed, code_sha256, Job(DRAWN, tuple(cases)))
+    shapes = [f"{case}" for case in cases]
+    return Job(DRAWN, tuple(cases)), DrawnShapes(
+        seals=[*sorted(seal_sha256)], seed=seed, code_sha256=code_sha256, shapes=shapes
+    )
 
 
 def drawing_code_sha256(operator: Operator) -> str:

@@ -22,7 +22,7 @@ from roofline.operators.base import Implementation, Operator
 from roofline.operators.setting_types import OperatorSettings
 
 # Rules of the workflow, keys of the config and pictures that belong to no operator.
-RESERVED_RULES = "all device_query calibration prediction operator_prediction predictions drawn_prediction bandwidth"
+RESERVED_RULES = "all device_query calibration prediction operator_prediction predictions bandwidth"
 RESERVED_RULES += " instructions own_predictions counters own_operator derive manifest"
 RESERVED_RULES += " peak_flops_fma " + " ".join(f"bandwidth_{target.job}" for target in TARGETS.values())
 RESERVED_KEYS = "cpu devices drawn effort operators operations operation cost roofline instruction_roofline"

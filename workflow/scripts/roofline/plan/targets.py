@@ -112,7 +112,6 @@ class Cells:
         """Return the names of all records that tables, pages and pictures are made from."""
         names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
         names += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
-        names += [f"{device}/{rule}/drawn_prediction" for device in self.gpus for rule in self.drawn(device)]
         names += self.own_seals() + self.measured() + [f"{device}/profiler" for device in self.counted_on]
         names += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
@@ -206,13 +205,13 @@ class Cells:
         """
         if case == DRAWN:
             quick = fill_by_effort(self.operators[rule].Settings(), "quick")
-            return {"timing": timing(quick), **self.drawn_task(rule, device)}
+            return {"timing": timing(quick), **self._drawn_task(rule, device)}
         return {"timing": timing(getattr(self.config, rule)), **self._task(rule, device, self.jobs[rule][case])}
 
-    def drawn_task(self, rule: str, device: str) -> dict[str, Any]:
-        """Return how an operator's drawn shapes are measured: in its first scope."""
+    def _drawn_task(self, rule: str, device: str) -> dict[str, Any]:
+        """Return how many shapes of an operator are drawn and how they are measured: in its first scope."""
         task = self._task(rule, device, Job(DRAWN, ()))
-        return task | {"scopes": task["scopes"] and [self.operators[rule].first_scope]}
+        return task | {"scopes": task["scopes"] and [self.operators[rule].first_scope], "shapes": self.config.drawn}
 
     def _task(self, rule: str, device: str, job: Job) -> dict[str, Any]:
         """Return what is measured in a job of an operator, without the limits of its time."""
@@ -227,10 +226,16 @@ class Cells:
 
     def planned_tasks(self, device: str) -> list[str]:
         """Return all jobs of operators on a device, as JSON, the way workflow/scripts/predictions.py reads them."""
-        return [
-            json.dumps({"operator": rule, "operators": self.own_file(rule), **self._task(rule, device, job)})
+        tasks = {
+            rule: [self._task(rule, device, self.jobs[rule][case]) for case in sorted(self.cases(rule, device))]
             for rule in self.timed
-            for job in [self.jobs[rule][case] for case in sorted(self.cases(rule, device))]
+        }
+        for rule in self.drawn(device):
+            tasks[rule].append(self._drawn_task(rule, device))
+        return [
+            json.dumps({"operator": rule, "operators": self.own_file(rule), **task})
+            for rule in tasks
+            for task in tasks[rule]
         ]
 
     def counted_tasks(self) -> list[str]:

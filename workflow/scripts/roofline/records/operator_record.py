@@ -90,15 +90,14 @@ class PredictedCell(CellRecord):
 class DrawnShapes(Record):
     """The shapes of an operator that were drawn after its constants were sealed, and what they follow from."""
 
-    rule: str = Field(description="of the operator")
+    seals: list[str] = Field(description="paths in results/ of the files whose hashes are in the seed")
     seed: str = Field(description="SHA-256 of the seals' hashes and of the code's")
     code_sha256: str = Field(description="of the files that draw and predict")
-    job: str = Field(description="in JSON: the cases and the record that they are measured into")
+    shapes: list[str] = Field(description="in words, with the dtype")
 
 
 class PredictionsRecord(RunRecord):
-    """The predictions of planned cells, written before they are measured: results/{device}/predictions.json, and
-    results/{device}/{rule}/drawn_prediction.json of the shapes that follow from the seals."""
+    """results/{device}/predictions.json: the predictions of all planned cells, written before they are measured."""
 
     kind: Literal["predictions"] = "predictions"
     device: str
@@ -106,7 +105,7 @@ class PredictionsRecord(RunRecord):
     seals: dict[str, str] = Field(description="SHA-256 of each, by its path in results/")
     cells: list[PredictedCell]
     what_if: list[PredictedCell] = Field(default=[], description="of no job: cases that a reader may choose from")
-    drawn: DrawnShapes | None = Field(default=None, description="what the cells of drawn shapes follow from")
+    drawn: dict[str, DrawnShapes] = Field(default={}, description="by rule: the shapes that follow from the seals")
 
 
 class OwnPrediction(CellKey):

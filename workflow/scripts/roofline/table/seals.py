@@ -7,8 +7,7 @@ from datetime import datetime
 from math import isclose
 
 from roofline.measure.sealing import MEASURED_SOURCE
-from roofline.operators.base import Job
-from roofline.operators.drawing import Drawing, draw_shapes, drawing_code_sha256
+from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
@@ -43,7 +42,7 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
             lines += _find_unpredicted(path, predictions, results)
             lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
             lines += _find_unlike(path, predictions, results)
-            lines += _find_unlike_shapes(path, predictions, sha256)
+            lines += _find_unlike_shapes(path, predictions, results, sha256)
     return lines
 
 
@@ -98,15 +97,21 @@ def _find_unlike(path: str, predictions: PredictionsRecord, results: Results) ->
                 yield f"{record_path}: {measured.implementation} {measured.shape}: another entry than in {path}"
 
 
-def _find_unlike_shapes(path: str, predictions: PredictionsRecord, sha256: Mapping[str, str]) -> Iterator[str]:
-    """A line if the shapes that were drawn do not follow from the seals. Those of other code, or of a user's operator,
-    are not drawn again."""
-    operators, drawn = {operator.rule: operator for operator in builtin_operators()}, predictions.drawn
-    if drawn and drawn.rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[drawn.rule]):
-        job = Job.from_json(drawn.job)
-        hashes = {seal: sha256.get(seal, "missing") for seal in predictions.seals}
-        if draw_shapes(operators[drawn.rule], hashes, len(job.cases)) != Drawing(drawn.seed, drawn.code_sha256, job):
-            yield f"{path}: its shapes do not follow from the seals"
+def _find_unlike_shapes(
+    path: str, predictions: PredictionsRecord, results: Results, sha256: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each operator whose drawn shapes, or measured ones, do not follow from the seals. Those of other code,
+    or of a user's operator, are not drawn again."""
+    operators, records = {operator.rule: operator for operator in builtin_operators()}, dict(results.measured)
+    for rule, drawn in predictions.drawn.items():
+        if rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[rule]):
+            hashes = {seal: sha256.get(seal, "missing") for seal in drawn.seals}
+            job, expected = draw_shapes(operators[rule], hashes, len(drawn.shapes))
+            record = records.get(f"{predictions.device}/{rule}/{DRAWN}.json")
+            measured = [(one.preset, one.dtype, one.shape) for one in record.measurements] if record else []
+            cases = [(case.preset, case.dtype, case.shape) for case in job.cases]
+            if expected != drawn or not all(one in cases for one in measured):
+                yield f"{path}: the shapes of {rule} do not follow from the seals"
 
 
 def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
