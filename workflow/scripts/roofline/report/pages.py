@@ -64,7 +64,7 @@ def _write_energy(table: Roofline, fits: Sequence[EnergyFit]) -> list[str]:
 
 
 def build_baselines(score: Score | None) -> tuple[MarkdownTable, list[str]]:
-    """Return the baselines of a score, a row each, and a sentence for each that comes nearer than the model."""
+    """Return the baselines of a score, a row each, and a sentence on those that come nearer than the model."""
     rows = score.baselines if score else []
     table = rendering.render_table("baselines", rows, left_columns=2)
     return table, rendering.render_macro("sentences.j2", "better_baselines", rows)

@@ -488,11 +488,6 @@ class Baseline(TableRow):
         """True if its median error is smaller than the model's."""
         return self.median_error < self.model_median_error
 
-    @property
-    def wins_by_close_times(self) -> bool:
-        """True if more of its times are close than of the model's."""
-        return self.times_close > self.model_times_close
-
 
 class Score(Tally):
     """The score of the sealed model, next to those of baselines."""
