@@ -47,7 +47,12 @@ def derived(newest, manifest) -> dict:
     """The table, with the cards that were known then, and the pages, with those that are known now, from the records
     in the order of the run."""
     listed = read_results(newest, [newest.parent / output.path for output in manifest.outputs])
-    source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
+    source = Source(
+        manifest.sources.commit,
+        manifest.sources.url,
+        describe_amendments(manifest),
+        manifest.sources.changed_files or (),
+    )
     table, _ = derive(listed, manifest.asked, hashes(manifest.outputs), source)
     listed.known_cards = find_known_cards(listed)
     _, texts = derive(listed, manifest.asked, hashes(manifest.outputs), source)

@@ -108,7 +108,8 @@ def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
     """Write the words, numbers and pictures that follow from records into a folder, the card among all that are known
     now. Return the table."""
     results.known_cards = find_known_cards(results)
-    source = Source(manifest.sources.commit, manifest.sources.url, describe_amendments(manifest))
+    sources = manifest.sources
+    source = Source(sources.commit, sources.url, describe_amendments(manifest), sources.changed_files or ())
     roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
     pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])
     return roofline

@@ -23,7 +23,7 @@ if __name__ == "__main__":
         results.known_cards = find_known_cards(results)
         write(results.known_cards, RESULTS / KNOWN_CARDS)
         sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
-        source = Source(sources.commit, sources.url)
+        source = Source(sources.commit, sources.url, changed_files=sources.changed_files or ())
         roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names, run_lock.end_with_run)

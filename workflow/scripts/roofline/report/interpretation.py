@@ -16,6 +16,7 @@ from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
 MOST_LESSONS = 3
+CONFIRMING_SHARE = 0.8  # of the slope of reads, from which a kernel shows that it is not too high
 
 
 def write_paragraphs(report: ReportView) -> list[str]:
@@ -46,9 +47,12 @@ def _trust(report: ReportView) -> dict:
     # On a CPU the reference GEMMs are the samples of the ceiling itself.
     records = set() if device.is_cpu else {ceiling.record for ceiling in sound}
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
-    on_slope = [cell for cell in cells if cell.shown_regime == "memory"]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
     reads = device.memory_ceiling("read")
+    under_reads = [
+        cell for cell in cells if cell.shown_regime == "memory" and reads and cell.memory_ceiling == reads.name
+    ]
+    on_slope = [cell for cell in under_reads if (cell.reliable_fraction_of_roof or 0.0) >= CONFIRMING_SHARE]
     headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
     spreads = [(find_headline_name(row), find_spreads(row)) for row in headline]
     of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]

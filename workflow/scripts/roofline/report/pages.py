@@ -10,6 +10,7 @@ from roofline.report.report_model import (
     OperatorView,
     ReportView,
     SealedCell,
+    error_factor,
     reliable_share,
     select_measured,
     select_sealed,
@@ -26,7 +27,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "roofline": build_roofline_chart(table, report.first_device.device),
         "predictions": build_prediction_chart(report, symbols),
     }
-    by_error = sorted(report.predicted_cells, key=lambda cell: -abs(cell.sealed_cpu_time_error or 0))
+    by_error = sorted(report.predicted_cells, key=error_factor, reverse=True)
     common = {
         "report": report,
         "paragraphs": interpretation.write_paragraphs(report),

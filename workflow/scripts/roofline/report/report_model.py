@@ -17,6 +17,7 @@ from roofline.table import rows
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Result, Roofline, Score
 from roofline.table.scores import score_predictions
 
+CODE = ("workflow/", "Snakefile")
 WORST_PREDICTIONS = 5  # by name
 CHECK_RESULTS: tuple[Result, ...] = ("fail", "note", "pass", "not_applicable")
 
@@ -58,6 +59,11 @@ def select_sealed(cells: Iterable[MeasuredCell]) -> list[SealedCell]:
     """Return the cells whose CPU time was sealed before."""
     sealed = [(cell, cell.sealed.cpu_time_s) for cell in cells if cell.sealed and cell.sealed.cpu_time_s]
     return [SealedCell(**dict(cell), sealed_cpu_time_s=time_s) for cell, time_s in sealed]
+
+
+def error_factor(cell: SealedCell) -> float:
+    """Return the factor between a predicted CPU time and the measured one, 1 or more."""
+    return math.exp(abs(math.log(cell.sealed_cpu_time_s / cell.cpu_time_s)))
 
 
 def reliable_share(cell: CellRow) -> float:
@@ -153,6 +159,7 @@ class Source(NamedTuple):
     commit: str | None
     url: str | None
     amendments: Sequence[str] = ()  # a line each time
+    changed_files: Sequence[str] = ()  # that no commit has
 
 
 UNKNOWN_SOURCE = Source(None, None)
@@ -179,6 +186,7 @@ class ReportView:
     predicted_cells: list[SealedCell]  # with a sealed and a measured time
     reproduction: Reproduction | None
     amendments: Sequence[str]
+    changed_code: Sequence[str]  # files that the run was measured by and no commit has
 
     @property
     def first_device(self) -> DeviceView:
@@ -218,7 +226,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     devices = [_device(name, table) for name in names]
     predicted = select_sealed(select_measured(table.operators))
     sound = [cell for cell in predicted if not (cell.doubt or cell.roof_doubt)]
-    worst = sorted(sound, key=lambda cell: abs(math.log(cell.sealed_cpu_time_s / cell.cpu_time_s)), reverse=True)
+    worst = sorted(sound, key=error_factor, reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
     compared = last.is_cpu and not first.is_cpu
     ratios = [_ratio(operator, first.device, table) for operator in table.operator_info] if compared else []
@@ -230,6 +238,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
         amendments=source.amendments,
+        changed_code=[path for path in source.changed_files if path.startswith(CODE)],
     )
 
 
