@@ -10,7 +10,7 @@ BUSY = 0.5  # the share of cycles in which tensor cores must be active in a prod
 
 BELOW_ROOF = "no operator above its roof by more than its samples spread"
 VERIFIED = "every prediction has its measured counterpart, sealed before it"
-COUNTED = "bytes and FLOPs of the profiled cells are counted as declared"
+COUNTED = "profiled bytes (memory-bound cells) and FLOPs (by a formula) are counted as declared"
 AGREE = "ceilings agree with each other"
 REPEAT_CPU = "rm -r results/cpu, then make; trust the higher figures: other guests go unseen"
 
