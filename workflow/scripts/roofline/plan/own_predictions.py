@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from roofline.core.architectures import parse_capability
+from roofline.core.formatting import join_words
 from roofline.core.terms import Regime, UserError
 from roofline.operators.about import StoredAbout, describe_own_operator, load_abouts
 from roofline.operators.gemm.operator import Gemm
@@ -76,7 +77,10 @@ def read_own_predictions(cells: Cells) -> dict[str, list[dict]]:
         planned = named_cells.get(str(name))
         if planned is None:
             nearest = difflib.get_close_matches(str(name), named_cells, 2, cutoff=0)
-            faults.append(f"{path}: {name!r} is not a cell of this run; nearest: {' or '.join(map(repr, nearest))}")
+            hint = f"nearest: {' or '.join(map(repr, nearest))}"
+            if str(name).partition(" ")[0] not in cells.devices:
+                hint = f"its names begin with {join_words(cells.devices)}"
+            faults.append(f"{path}: {name!r} is not a cell of this run; {hint}")
             continue
         if not isinstance(value, dict):
             faults.append(f"{path}: {name}: should be what is predicted, such as {{time_us: 12}} (got {value!r:.100})")

@@ -61,7 +61,7 @@ def _fit(line: Line, width: int | None) -> list[str]:
         return [line.text]
     if line.is_row:
         return [line.text if len(line.text) <= width else f"{line.text[: width - 1]}…"]
-    return textwrap.wrap(line.text, width, subsequent_indent="    ", max_lines=2, placeholder=" …")
+    return textwrap.wrap(line.text, width, subsequent_indent="    ", max_lines=3, placeholder=" …")
 
 
 def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
