@@ -21,7 +21,7 @@ from roofline.report import screen
 from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
 from roofline.table.load import build_table
-from roofline.table.own_predictions import LATE, NOT_MEASURED
+from roofline.table.own_scores import LATE, NOT_MEASURED
 from roofline.table.seals import find_unlike_own
 
 
@@ -56,7 +56,7 @@ def test_the_example_names_cells_of_the_default_config():
 PRODUCT = "cpu GEMM numpy.matmul fp32 4096³"
 WRONG = {
     "an unknown cell": ("cpu GEMM fp32 4096: {regime: compute}", ["'cpu GEMM fp32 4096'", PRODUCT]),
-    "an unknown device": (f"gpu7{PRODUCT[3:]}: {{time_us: 1}}", ["'gpu7 GEMM", PRODUCT]),
+    "an unknown device": (f"gpu7{PRODUCT[3:]}: {{time_us: 1}}", ["'gpu7 GEMM", "begin with cpu"]),
     "an unknown regime": (f"{PRODUCT}: {{regime: bandwidth}}", [f"{PRODUCT}: regime: ", "'overhead'", "'bandwidth'"]),
     "an unknown unit": (f"{PRODUCT}: {{time_ns: 1}}", [f"{PRODUCT}: time_ns: ", "time_us"]),
     "a time as text": (f"{PRODUCT}: {{time_us: 12 us}}", [f"{PRODUCT}: time_us: ", "'12 us'"]),

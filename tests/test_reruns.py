@@ -18,7 +18,7 @@ from workflow_run import BUDGET, CHECKOUT, Run, heed_ctrl_c, measured, surroundi
 
 from roofline.records.base import read
 from roofline.records.manifest_record import Manifest
-from roofline.table.own_predictions import LATE
+from roofline.table.own_scores import LATE
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
 

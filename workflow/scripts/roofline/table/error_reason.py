@@ -37,7 +37,7 @@ def _compare(words: str, measured_s: float | None, assumed_s: float | None) -> s
 
 
 def _explain_calls(replay: Replay, cause_s: float) -> str | None:
-    """What calls cost; None if the host took most of the seconds in another way."""
+    """Return what calls cost; None if the host took most of the seconds in another way."""
     sealed_s = replay.predict_s(replay.assumed, *replay.promised)
     by_calls_s = replay.predict_s(replay.with_calls, *replay.promised) - sealed_s
     calls = _compare("calls took", replay.with_calls.overhead_s, replay.assumed.overhead_s)
@@ -47,7 +47,7 @@ def _explain_calls(replay: Replay, cause_s: float) -> str | None:
 def _explain_ceiling(
     replay: Replay, cause_s: float, compute: ComputeCeiling | None, memory: MemoryCeiling | None
 ) -> str | None:
-    """The rate of the ceiling that moved the prediction, with the clock if that is why."""
+    """Return the rate of the ceiling that moved the prediction, with the clock if that is why."""
     tflops, gb_per_s = replay.promised
     sealed_s = replay.predict_s(replay.with_start, tflops, gb_per_s)
     if compute and tflops:
@@ -72,7 +72,7 @@ def _describe_clock(ceiling: ComputeCeiling) -> str:
 
 
 def _explain_share(replay: Replay, compute: ComputeCeiling | None, memory: MemoryCeiling | None) -> str | None:
-    """The share of its ceiling that the work attained; None if something else than a ceiling limits the work."""
+    """Return the share of its ceiling that the work attained; None if something else than a ceiling limits the work."""
     costs, measured = replay.with_start, replay.measured
     idle_s = costs.overhead_s if costs.start_s is None else costs.start_s
     work_s = replay.busy_s - costs.extra_s - (idle_s or 0.0)
@@ -101,7 +101,7 @@ def _compare_clocks(own_mhz: float | None, ceiling_mhz: float | None) -> str:
 
 
 def _explain_cores(replay: Replay, cause_s: float) -> str | None:
-    """How many of its planned cores a slow step on a CPU kept busy; None if it was most of them."""
+    """Return how many of its planned cores a slow step on a CPU kept busy; None if it was most of them."""
     planned, contention = replay.measured.plan.get("cores"), replay.measured.cpu_time.contention
     if cause_s < 0 or not planned or not contention or contention.own_cores > CORES_BUSY * planned:
         return None

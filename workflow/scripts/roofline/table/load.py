@@ -23,7 +23,7 @@ from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, buil
 from roofline.table.checks import judge
 from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
-from roofline.table.own_predictions import build_own_rows, score_own
+from roofline.table.own_scores import build_own_rows, score_own
 from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
 from roofline.table.run_records import Results
 from roofline.table.scores import score_predictions

@@ -514,7 +514,7 @@ class OwnPredictionRow(CellKeyRow, SealedOwnPrediction):
 
 
 class OwnTally(TableRow):
-    """How many of the user's predictions, or of the model's for the same, are right."""
+    """The numbers of right predictions, the user's or the model's for the same cells."""
 
     regimes_right: int = Field(description="cells whose regime was predicted")
     times_right: int = Field(description="cells whose CPU time was predicted within a factor of two")
