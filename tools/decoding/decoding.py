@@ -9,6 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from config_file import BadModel
 from dense import NotDense, read_dense
 from families import MODEL_TYPES
 from number_formats import CACHE_DTYPES, PLAIN_FORMATS
-from questions import GenerationRequest, Speculation, TrainingRun
+from questions import GenerationRequest, Speculation
 from speed_tables import MeasuredStep, MeasuredSteps
 
 import roofline.api as api
@@ -85,15 +86,16 @@ def answer(arguments: Namespace) -> list[str]:
         bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
         bounds = questions.add_request_rates(questions.add_first_token(bounds, request), request)
         steps.append(questions.add_speculation(bounds, speculation))
-    trainings = [questions.bound_training(model, card, arguments.training) for card in cards if arguments.training]
+    rate = arguments.train, arguments.tokens_per_s
+    training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
+    training_rows = [*chain.from_iterable(training)]
     measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
     FOLDER.mkdir(parents=True, exist_ok=True)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
     api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
-    answers = {"steps": speed_tables.list_steps(steps, measured)}
-    answers["training"] = speed_tables.list_training(model.name, trainings)
+    answers = {"steps": speed_tables.list_steps(steps, measured), "training": training_rows}
     written = speed_tables.write_answers(answers, picture)
-    lines = [questions.describe_training(training) for training in trainings]
+    lines = [questions.describe_training(rows[0]) for rows in training]
     for on_card in steps:
         line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
         lines.append(line + questions.describe_speculation(on_card, speculation))
@@ -104,8 +106,8 @@ def answer(arguments: Namespace) -> list[str]:
         tables = [speed_tables.build_card_table(steps[0], measured)]
     else:
         tables = [speed_tables.build_comparison_table(steps)]
-    if trainings:
-        tables.insert(0, speed_tables.build_training_table(trainings))
+    if training:
+        tables.insert(0, speed_tables.build_training_table(training_rows))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -124,14 +126,14 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
-    parser.add_argument("--in", type=partial(parse_count, "IN"), dest="prompt", help="tokens of a prompt")
-    parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), help="those of it that are cached")
-    parser.add_argument("--out", type=partial(parse_count, "OUT"), dest="answer", help="tokens of its answer")
-    parser.add_argument("--draft", type=partial(parse_count, "DRAFT"), help="tokens drafted for each verification")
-    parser.add_argument("--accept", type=partial(parse_rate, "ACCEPT"), help="tokens that a verification gives")
-    parser.add_argument("--draft-params", type=partial(parse_rate, "DRAFT_PARAMS"), help="those of a draft model")
-    parser.add_argument("--train", type=partial(parse_count, "TRAIN"), help="tokens of a sequence in training")
-    parser.add_argument("--tokens-per-s", type=partial(parse_rate, "TOKENS_PER_S"), help="trained on by each card")
+    parser.add_argument("--in", type=partial(parse_number, "IN", int), dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=partial(parse_number, "PREFIX", int), help="those of it that are cached")
+    parser.add_argument("--out", type=partial(parse_number, "OUT", int), dest="answer", help="tokens of its answer")
+    parser.add_argument("--draft", type=partial(parse_number, "DRAFT", int), help="tokens drafted at a time")
+    parser.add_argument("--accept", type=partial(parse_number, "ACCEPT", float), help="tokens per verification")
+    parser.add_argument("--draft-params", type=partial(parse_number, "DRAFT_PARAMS", float), help="of a draft model")
+    parser.add_argument("--train", type=partial(parse_number, "TRAIN", int), help="tokens of a sequence in training")
+    parser.add_argument("--tokens-per-s", type=partial(parse_number, "TOKENS_PER_S", float), help="of each card")
     arguments = parser.parse_args(argv)
     if arguments.cache not in (None, *CACHE_DTYPES):
         raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
@@ -141,7 +143,6 @@ def parse_arguments(argv: list[str]) -> Namespace:
     if request.answer and (arguments.context or not request.prompt):
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
     arguments.request, arguments.speculation = request, read_speculation(arguments)
-    arguments.training = TrainingRun(arguments.train, arguments.tokens_per_s) if arguments.train else None
     if arguments.tokens_per_s and not arguments.train:
         raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN")
     return arguments
@@ -166,15 +167,10 @@ def parse_counts(variable: str, text: str) -> list[int]:
     return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, allowed)))
 
 
-def parse_count(variable: str, text: str) -> int:
-    """Return a number. Raises UserError with the variable of make."""
-    (number,) = parse_numbers(variable, [text], int, f"a whole number from 1 to {LARGEST_WHOLE}")
-    return number
-
-
-def parse_rate(variable: str, text: str) -> float:
-    """Return a number that need not be whole. Raises UserError with the variable of make."""
-    (number,) = parse_numbers(variable, [text], float, "a number above 0")
+def parse_number(variable: str, kind: type, text: str) -> int | float:
+    """Return a number of a kind. Raises UserError with the variable of make."""
+    allowed = f"a whole number from 1 to {LARGEST_WHOLE}" if kind is int else "a number above 0"
+    (number,) = parse_numbers(variable, [text], kind, allowed)
     return number
 
 
@@ -202,7 +198,7 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     Raises BadModel for a context or a request that is longer than the model can attend to.
     """
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
-    trained = [arguments.training.sequence] if arguments.training else []
+    trained = [arguments.train] if arguments.train else []
     fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
     contexts = arguments.context or request_contexts or fitting or [model.longest_context]
     if beyond := [context for context in [*contexts, *request_contexts, *trained] if context > model.longest_context]:

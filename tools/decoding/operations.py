@@ -28,7 +28,7 @@ def step_operations(
     a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
     FLOPs of norms, K/V of the new token.
     """
-    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True)
+    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True, headed=1)
 
 
 def verification_operations(
@@ -47,19 +47,11 @@ def prefill_operations(model: Model, prompt: int, cached: int, cache_format: Num
 
     The head makes one token, experts are by uniform routing, cached K/V are read once, new K/V are written once.
     """
-    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False)
+    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False, headed=1)
 
 
 def _list_operations(
-    model: Model,
-    batch: int,
-    new: int,
-    cached: int,
-    cache: NumberFormat,
-    *,
-    expected: bool,
-    absorbed: bool,
-    headed: int = 1,
+    model: Model, batch: int, new: int, cached: int, cache: NumberFormat, *, expected: bool, absorbed: bool, headed: int
 ) -> list[ModelOperation]:
     """Return the operations of `batch` sequences, each of `new` tokens after `cached` ones.
 

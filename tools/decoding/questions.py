@@ -16,7 +16,6 @@ from roofline.api import count_words, duration, join_words, number
 
 TRAINING_DTYPE = "bf16"
 TRAINING_FLOPS = 6  # of a multiply-add: two forward, two for each of the two gradients
-PALM = "6 N + 12 L H Q T"
 MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")  # layers for multi-token prediction
 
 
@@ -41,14 +40,6 @@ class Speculation:
     drafts: int
     accepted: float
     draft_parameters: float | None = None  # of a draft model; None: the layer for multi-token prediction
-
-
-@dataclass(frozen=True)
-class TrainingRun:
-    """Tokens of each sequence, and the rate of one card; without a rate the bound is asked for."""
-
-    sequence: int
-    tokens_per_s: float | None = None
 
 
 # ---------------------------------------------------------------- first tokens and whole requests
@@ -110,9 +101,8 @@ def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculat
     """Raise BadModel if the draft is neither a model of a known size nor a layer of the config."""
     config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
     if not speculation.draft_parameters and not any(config.get(name) for name in MTP_FIELDS):
-        raise BadModel(
-            f"DRAFT: the config of {model.name} has no {' or '.join(MTP_FIELDS)}; allowed: with DRAFT_PARAMS"
-        )
+        names = " or ".join(MTP_FIELDS)
+        raise BadModel(f"DRAFT: the config of {model.name} has no {names}; allowed: with DRAFT_PARAMS")
 
 
 def draft_operations(
@@ -194,56 +184,42 @@ def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculat
 # ---------------------------------------------------------------- training
 
 
-@dataclass(frozen=True)
-class TrainingBound:
-    """A token's FLOPs in training by several counts, and the most tokens per second of a card."""
+def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: float | None) -> list[dict[str, Any]]:
+    """Return a row for each count of a token's FLOPs: their share of the peaks of a card, if it trains at a rate.
 
-    card: CardLimits
-    run: TrainingRun
-    dtype: str  # of the products on this card
-    flops_by_count: Mapping[str, float]
-    tokens_per_s: float
-    sustained_tokens_per_s: float | None
-
-    def shares(self, count: str) -> tuple[float | None, float | None]:
-        """Return the FLOPs per second of the run over the datasheet's and over those that the card sustains."""
-        sustained = self.card.sustained.tflops if self.card.sustained else {}
-        peaks = self.card.datasheet_tflops.get(self.dtype), sustained.get(self.dtype)
-        flops_per_s = self.flops_by_count[count] * (self.run.tokens_per_s or 0)
-        datasheet, loads = (flops_per_s / (peak * 1e12) if peak and flops_per_s else None for peak in peaks)
-        return datasheet, loads
-
-
-def bound_training(model: Model, card: CardLimits, run: TrainingRun) -> TrainingBound:
-    """Return the FLOPs of a token, and the rate of a card that does nothing but their products. Raises NoCeiling.
-
-    PaLM's counts (2204.02311, appendix B) have every parameter that a token uses, and attention to all tokens of the
+    PaLM's count (2204.02311, appendix B) has every parameter that a token uses, and attention to all tokens of the
     sequence. The bound has the products alone: no embedding table, and attention within windows to tokens before.
+    Raises NoCeiling.
     """
     attentions = [layer.attention for layer in model.layers]
     multiply_adds = [attention.unabsorbed_multiply_adds or attention.multiply_adds for attention in attentions]
-    pairs = [attention.attended_pairs(run.sequence) for attention in attentions]
-    full = TRAINING_FLOPS * run.sequence * sum(multiply_adds)
-    causal = TRAINING_FLOPS * sum(a * b for a, b in zip(multiply_adds, pairs, strict=True)) / run.sequence
+    pairs = [attention.attended_pairs(sequence) for attention in attentions]
+    causal = TRAINING_FLOPS * sum(a * b for a, b in zip(multiply_adds, pairs, strict=True)) / sequence
+    full = TRAINING_FLOPS * sequence * sum(multiply_adds)
     parameters = TRAINING_FLOPS * model.active_parameters
+    counts = {"6 N": parameters, "6 N + 12 L H Q T": parameters + full, "6 N, causal attention": parameters + causal}
     products = [model.head, *(linear for layer in model.layers for linear in layer.linears)]
-    multiplied = sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
-    dtype, least = card.burst.substitute_dtype(TRAINING_DTYPE), TRAINING_FLOPS * multiplied + causal
-    counts = {"6 N": parameters, PALM: parameters + full, "6 N, causal attention": parameters + causal}
+    least = causal + TRAINING_FLOPS * sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    dtype = card.burst.substitute_dtype(TRAINING_DTYPE)
     sustained = card.sustained.tflops.get(dtype) if card.sustained else None
-    rates = [tflops * 1e12 / least if tflops else None for tflops in (card.burst.tflops[dtype], sustained)]
-    return TrainingBound(card, run, dtype, counts, *rates)
+    peaks = {"datasheet": card.datasheet_tflops.get(dtype), "sustained": sustained}
+    rows = []
+    for name, flops in counts.items():
+        flops_per_s = flops * (tokens_per_s or 0)
+        shares = {f"share_of_{of}": flops_per_s / (peak * 1e12) if peak else None for of, peak in peaks.items()}
+        row = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype, "flops_counted": name}
+        row |= {"flops_per_token": flops, "trained_tokens_per_s": tokens_per_s, **shares}
+        row["most_tokens_per_s"] = card.burst.tflops[dtype] * 1e12 / least
+        row["sustained_tokens_per_s"] = sustained * 1e12 / least if sustained else None
+        rows.append(row)
+    return rows
 
 
-def describe_training(training: TrainingBound) -> str:
-    """Return sentences on the bound, and what the shares do not count."""
-    sustained = training.sustained_tokens_per_s
-    lines = (
-        f"Training on {training.card.title}, sequences of {training.run.sequence} tokens, {training.dtype} products: "
-    )
-    lines += f"at most {number(training.tokens_per_s)} tokens/s per card"
-    lines += f", about {number(sustained)} at the sustained rate. " if sustained else ". "
-    lines += (
-        f"N is {number(training.flops_by_count['6 N'] / TRAINING_FLOPS / 1e9)} G, the parameters that a token uses. "
-    )
-    return f"{lines}Recomputing all activations adds a third to the work, and MFU does not count it."
+def describe_training(row: Mapping[str, Any]) -> str:
+    """Return sentences on the bound of a card, on what N is, and on what MFU does not count, from the row of 6 N."""
+    lines = f"Training on {row['card']}, sequences of {row['sequence']} tokens: at most "
+    lines += f"{number(row['most_tokens_per_s'])} tokens/s per card in {row['dtype']}"
+    if row["sustained_tokens_per_s"]:
+        lines += f", about {number(row['sustained_tokens_per_s'])} at the sustained rate"
+    lines += f". N is {number(row['flops_per_token'] / TRAINING_FLOPS / 1e9)} G, the parameters that a token uses. "
+    return f"{lines}Recomputing all activations adds a third to the work; MFU does not count it."

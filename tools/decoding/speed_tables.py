@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 from bound import CardLimits, DecodeStepBound, find_largest_batch
 from config_file import SHIPPED_MODELS, read_model
 from number_formats import PLAIN_FORMATS
-from questions import TrainingBound
 
 import roofline.api as api
 
 HEAD_WIDTH = 8  # letters of a line in the head of a column
 SCHEMA_VERSION = 1  # of the data
+STEP_FIELDS = (
+    *("batch", "context", "tokens_per_s", "most_tokens_per_s", "sustained_s"),
+    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s", "speculation_loses_from"),
+    *("usd_per_million_tokens", "memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
+)
+MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
 
@@ -86,38 +91,16 @@ def list_steps(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSte
     rows = []
     for step in chain.from_iterable(steps):
         timed = measured.get((step.batch, step.context))
-        rows.append(
-            {
-                "model": step.model.name,
-                "card": step.card.title,
-                "batch": step.batch,
-                "context": step.context,
-                "expected_s": step.expected.seconds,
-                "bound_s": step.bound.seconds,
-                "sustained_s": step.sustained_s,
-                "measured_s": timed.seconds if timed else None,
-                "measured_joules_per_token": timed.joules_per_token if timed else None,
-                "limited_by": step.expected.limited_by,
-                "seconds_by_part": dict(step.expected.seconds_by_part),
-                "tokens_per_s": step.tokens_per_s,
-                "most_tokens_per_s": step.most_tokens_per_s,
-                "output_tokens_per_s": step.output_tokens_per_s,
-                "first_token_s": step.first_token.seconds if step.first_token else None,
-                "first_token_sustained_s": step.first_token_sustained_s,
-                "speculative_tokens_per_s": step.speculative_tokens_per_s,
-                "speculation_loses_from_batch": step.speculation_loses_from,
-                "joules_per_token_estimate": step.joules_per_token,
-                "usd_per_million_tokens": step.usd_per_million_tokens,
-                "memory_bytes": step.memory_bytes,
-                "fits": step.fits,
-                "largest_batch": step.largest_batch,
-                "compute_bound_batch": step.compute_bound_batch,
-                "cache_dtype": step.cache_format.name,
-                "parameters": step.model.parameters,
-                "active_parameters": step.model.active_parameters,
-                "weight_bytes": step.model.weight_bytes,
-            }
-        )
+        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title}
+        row |= {name: getattr(step, name) for name in STEP_FIELDS}
+        row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
+        row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}
+        row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
+        row["first_token_s"] = step.first_token.seconds if step.first_token else None
+        row["estimated_joules_per_token"] = step.joules_per_token
+        row["measured_s"] = timed.seconds if timed else None
+        row["measured_joules_per_token"] = timed.joules_per_token if timed else None
+        rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
 
 
@@ -139,36 +122,16 @@ def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.Ma
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
-def list_training(model: str, bounds: Sequence[TrainingBound]) -> list[dict[str, Any]]:
-    """Return the answers on training: a row for each card and each count of FLOPs."""
-    return [
-        {
-            "model": model,
-            "card": bound.card.title,
-            "sequence": bound.run.sequence,
-            "dtype": bound.dtype,
-            "flops_counted": count,
-            "flops_per_token": flops,
-            "trained_tokens_per_s": bound.run.tokens_per_s,
-            "share_of_datasheet": bound.shares(count)[0],
-            "share_of_sustained": bound.shares(count)[1],
-            "most_tokens_per_s": bound.tokens_per_s,
-            "sustained_tokens_per_s": bound.sustained_tokens_per_s,
-        }
-        for bound in bounds
-        for count, flops in bound.flops_by_count.items()
-    ]
-
-
-def build_training_table(bounds: Sequence[TrainingBound]) -> api.MarkdownTable:
-    """Return a token's FLOPs on each card by each count, and what share of its peaks a run reaches, if it has a rate."""
+def build_training_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
+    """Return a token's FLOPs by each count, and what share of the peaks of each card a rate of training reaches."""
     columns = ["FLOPs counted", "card", "GFLOP per token", "of the datasheet", "of the sustained rate"]
-    rows = []
-    for bound in bounds:
-        for count, flops in bound.flops_by_count.items():
-            shares = [f"{100 * share:.1f} %" if share else "-" for share in bound.shares(count)]
-            rows.append([count, bound.card.name, api.number(flops / 1e9), *shares])
-    return api.drop_empty_columns(columns, rows)
+    lines = []
+    for row in rows:
+        shares = [row["share_of_datasheet"], row["share_of_sustained"]]
+        cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
+        card = row["card"].partition(" (")[0]
+        lines.append([row["flops_counted"], card, api.number(row["flops_per_token"] / 1e9), *cells])
+    return api.drop_empty_columns(columns, lines)
 
 
 def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
@@ -178,9 +141,9 @@ def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
         model = read_model({"name": name, **entry})
         cache_format, context = PLAIN_FORMATS[model.cache_dtype], min(LISTED_CONTEXT, model.longest_context)
         batches = {card.name: find_largest_batch(model, context, cache_format, card.memory_bytes) for card in cards}
-        sizes = {"parameters": model.parameters, "active_parameters": model.active_parameters}
-        sizes |= {"weight_bytes": model.weight_bytes, "cache_bytes": model.cache_bytes(context, cache_format)}
-        rows.append({"model": name, **sizes, "context": context, "largest_batch": batches})
+        sizes = {field: getattr(model, field) for field in MODEL_FIELDS}
+        cache_bytes = model.cache_bytes(context, cache_format)
+        rows.append({"model": name, **sizes, "cache_bytes": cache_bytes, "context": context, "largest_batch": batches})
     return rows
 
 
@@ -190,8 +153,8 @@ def build_model_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
     columns = ["model", "parameters", "active", "weights", f"K/V of {LISTED_CONTEXT} tokens", *heads]
     table_rows = []
     for row in rows:
-        sizes = [format_parameters(row[name]) for name in ("parameters", "active_parameters")]
-        sizes += [api.capacity(row[name]) for name in ("weight_bytes", "cache_bytes")]
+        sizes = [format_parameters(row["parameters"]), format_parameters(row["active_parameters"])]
+        sizes += [api.capacity(row["weight_bytes"]), api.capacity(row["cache_bytes"])]
         fits = ["unknown" if batch is None else str(batch or "no") for batch in row["largest_batch"].values()]
         table_rows.append([row["model"], *sizes, *fits])
     return api.MarkdownTable(columns, table_rows)

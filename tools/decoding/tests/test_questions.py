@@ -14,7 +14,7 @@ from config_file import BadModel
 from families import build_model
 from number_formats import PLAIN_FORMATS
 from operations import prefill_operations, step_operations, verification_operations
-from questions import PALM, GenerationRequest, Speculation, TrainingRun
+from questions import GenerationRequest, Speculation
 from workflow_run import CHECKOUT
 
 import roofline.api as api
@@ -179,18 +179,19 @@ def test_published_gains_are_near_the_ratio_of_the_bounds(name, batch, context, 
 
 def test_flops_of_training_are_counted_by_hand():
     tokens, weights = 4096, 8_030_261_248
-    training = questions.bound_training(model("llama-3-8b"), CARD, TrainingRun(tokens))
+    rates = questions.rate_training(model("llama-3-8b"), CARD, tokens, None)
     full = 12 * 32 * 32 * 128 * tokens
     causal = full * (tokens + 1) / tokens / 2
-    assert [*training.flops_by_count.values()] == [6 * weights, 6 * weights + full, 6 * weights + causal]
+    assert [row["flops_per_token"] for row in rates] == [6 * weights, 6 * weights + full, 6 * weights + causal]
     products = weights - 128256 * 4096 - 65 * 4096  # but the embedding table and the norms
-    assert training.tokens_per_s == pytest.approx(800e12 / (6 * products + causal))
+    assert rates[0]["most_tokens_per_s"] == pytest.approx(800e12 / (6 * products + causal))
 
 
 def test_experts_windows_and_latents_are_counted_as_they_are_trained():
     counts = {}
     for name in ("gpt-oss-20b", "deepseek-v3"):
-        counts[name] = [*questions.bound_training(model(name), CARD, TrainingRun(1000)).flops_by_count.values()]
+        rates = questions.rate_training(model(name), CARD, 1000, None)
+        counts[name] = [row["flops_per_token"] for row in rates]
     weights, full, causal = counts["gpt-oss-20b"]
     assert full - weights == 12 * 24 * 64 * 64 * 1000
     windowed = sum(min(place, 128) for place in range(1, 1001))
@@ -210,7 +211,6 @@ def test_experts_windows_and_latents_are_counted_as_they_are_trained():
 )
 def test_published_mfu_is_reproduced(name, card, tokens, rate, mfu):
     loaded = card_limits.load_card(card)
-    training = questions.bound_training(model(name), loaded, TrainingRun(tokens, rate))
-    of_datasheet, of_sustained = training.shares(PALM)
-    assert of_datasheet == pytest.approx(mfu, abs=5e-4) and rate < training.tokens_per_s
-    assert (of_sustained is None) == (card == A100)
+    _, palm, _ = questions.rate_training(model(name), loaded, tokens, rate)
+    assert palm["share_of_datasheet"] == pytest.approx(mfu, abs=5e-4) and rate < palm["most_tokens_per_s"]
+    assert (palm["share_of_sustained"] is None) == (card == A100)
