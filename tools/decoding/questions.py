@@ -177,8 +177,8 @@ def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculat
     batches = {step.context: step.speculation_loses_from for step in steps}
     losing = [f"batch {batch} (context {context})" for context, batch in batches.items() if batch]
     if not losing:
-        return f"{lines} It gives more than it costs at every large batch."
-    return f"{lines} It costs more than it gives from {join_words(losing)}."
+        return f"{lines} At large batches it gives more than it costs."
+    return f"{lines} At large batches it costs more than it gives, from {join_words(losing)}."
 
 
 # ---------------------------------------------------------------- training

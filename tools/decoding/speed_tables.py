@@ -52,7 +52,6 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
         "batch": str(step.batch),
         "context": str(step.context),
         **_format_speeds(step),
-        "tokens/s with drafts": api.number(speculative) if speculative else "-",
         "gain": api.number(speculative / step.tokens_per_s) if speculative else "-",
         "step by uniform routing": api.duration(step.expected.seconds) if step.model.has_routed_experts else "-",
         "step at least": api.duration(step.bound.seconds),
@@ -70,10 +69,15 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
 
 
 def _format_speeds(step: DecodeStepBound) -> dict[str, str]:
-    """Return, by column, tokens per second and dollars; both of whole requests if their rate is known."""
+    """Return, by column, tokens per second and dollars; both of whole requests if their rate is known.
+
+    Dollars are those of steps without drafts.
+    """
     basis = "by uniform routing" if step.model.has_routed_experts else "at most"
     if step.output_tokens_per_s:
         numbers = {f"output tokens/s {basis}": step.output_tokens_per_s}
+    elif step.speculative_tokens_per_s:
+        numbers = {f"tokens/s {basis}": step.tokens_per_s, "tokens/s with drafts": step.speculative_tokens_per_s}
     else:
         numbers = {f"tokens/s {basis}": step.tokens_per_s, "tokens/s at most": step.most_tokens_per_s}
     numbers[f"$ per M tokens {basis.replace('most', 'least')}"] = step.usd_per_million_tokens or 0
