@@ -100,7 +100,8 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
 def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculation) -> None:
     """Raise BadModel if the draft is neither a model of a known size nor a layer of the config."""
     config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
-    if not speculation.draft_parameters and not any(config.get(name) for name in MTP_FIELDS):
+    layers = [config.get(name) for name in MTP_FIELDS]
+    if not speculation.draft_parameters and not any(isinstance(count, int) and count > 0 for count in layers):
         names = " or ".join(MTP_FIELDS)
         raise BadModel(f"DRAFT: the config of {model.name} has no {names}; allowed: with DRAFT_PARAMS")
 

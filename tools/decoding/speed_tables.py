@@ -144,7 +144,7 @@ def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
     for name, entry in SHIPPED_MODELS.items():
         model = read_model({"name": name, **entry})
         cache_format, context = PLAIN_FORMATS[model.cache_dtype], min(LISTED_CONTEXT, model.longest_context)
-        batches = {card.name: find_largest_batch(model, context, cache_format, card.memory_bytes) for card in cards}
+        batches = {card.title: find_largest_batch(model, context, cache_format, card.memory_bytes) for card in cards}
         sizes = {field: getattr(model, field) for field in MODEL_FIELDS}
         cache_bytes = model.cache_bytes(context, cache_format)
         rows.append({"model": name, **sizes, "cache_bytes": cache_bytes, "context": context, "largest_batch": batches})
@@ -153,7 +153,8 @@ def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
 
 def build_model_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
     """Return the table of the rows of `list_models`."""
-    heads = [f"sequences that fit, {card.removeprefix('NVIDIA ')}" for card in rows[0]["largest_batch"]]
+    names = [card.partition(" (")[0].removeprefix("NVIDIA ") for card in rows[0]["largest_batch"]]
+    heads = [f"sequences that fit, {name}" for name in names]
     columns = ["model", "parameters", "active", "weights", f"K/V of {LISTED_CONTEXT} tokens", *heads]
     table_rows = []
     for row in rows:

@@ -152,8 +152,10 @@ def test_speculation_costs_its_drafts_and_a_verification_until_it_loses():
 
 def test_the_layer_for_multi_token_prediction_is_a_last_layer_behind_a_joint_matrix():
     found, speculation = model("deepseek-v3"), Speculation(1, 1.8)
-    with pytest.raises(BadModel, match="DRAFT_PARAMS"):
-        questions.require_draft(found, {}, speculation)
+    for config in ({}, {"num_nextn_predict_layers": 0}, {"num_nextn_predict_layers": "1"}):
+        with pytest.raises(BadModel, match="DRAFT_PARAMS"):
+            questions.require_draft(found, config, speculation)
+    questions.require_draft(found, {"text_config": {"mtp_num_hidden_layers": 1}}, speculation)
     questions.require_draft(found, {"num_nextn_predict_layers": 1}, speculation)
     draft = questions.draft_operations(found, speculation, 2, 1000, BF16)
     attention = 7168 * (1536 + 576 + 128 * 128) + 1536 * 128 * 192 + 512 * 128 * 256
