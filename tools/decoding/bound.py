@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
@@ -56,6 +56,7 @@ class CardLimits:
     memory_ceiling: str
     burst: CardCeilings
     sustained: CardCeilings | None = None
+    datasheet_tflops: Mapping[str, float | None] = field(default_factory=dict)  # dense, by dtype
     usd_per_hour: float | None = None
     read_power_w: float | None = None  # of sustained reads of its memory
 
@@ -110,7 +111,12 @@ class DecodeStepBound:
     fits: bool | None
     largest_batch: int | None  # at this context
     compute_bound_batch: int | None  # the smallest one, at this context
+    # Answers to further questions, if they were asked (questions.py).
+    first_token: Bound | None = None
+    first_token_sustained_s: float | None = None
     output_tokens_per_s: float | None = None  # of whole requests, prefill included
+    speculative_tokens_per_s: float | None = None
+    speculation_loses_from: int | None = None  # the batch from which it costs more than it gives, at this context
 
     @property
     def joules_per_token(self) -> float | None:

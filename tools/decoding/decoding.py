@@ -5,12 +5,11 @@
 MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
 """
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,66 +18,98 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scrip
 
 import config_file
 import decode_step
-import serving
+import questions
 import speed_picture
 import speed_tables
 from architecture import Model
-from bound import CardCeilings, CardLimits, DecodeStepBound, NoCeiling, bound_steps, datasheet_ceilings
+from bound import CardLimits, DecodeStepBound, NoCeiling, bound_steps
+from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
+from families import MODEL_TYPES
 from number_formats import CACHE_DTYPES, PLAIN_FORMATS
-from serving import GenerationRequest
+from questions import GenerationRequest, Speculation
 from speed_tables import MeasuredStep, MeasuredSteps
 
 import roofline.api as api
 
-DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
 FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
 DEFAULT_BATCHES, DEFAULT_CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
 DEFAULT_MEASURED_BATCHES = [1, 32]
 LARGEST_WHOLE = 1 << 30
-RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e9)}  # of counts, and of prices as in the config
-MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
+RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e15)}  # of counts, and of other numbers
 DPI = 160
-SCHEMA_VERSION = 1  # of MODEL.json
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of the energy counter
 
 
 def main(argv: list[str]) -> int:
-    """Print the bound of a model and draw its picture. Returns 1, after one line, for what a user can mend."""
+    """Print the answers on a model, or the models that have a name. Returns 1, after one line, for a user's error."""
     try:
         arguments = parse_arguments(argv)
-        entry = config_file.find_model(arguments.model)
-        model = config_file.read_model(entry)
-        contexts = choose_contexts(arguments, model)
-        batches = arguments.batch or DEFAULT_BATCHES
-        request, cache_format = arguments.request, PLAIN_FORMATS[arguments.cache or model.cache_dtype]
-        names = [name for name in arguments.card if name] or [str(api.RESULTS)]
-        cards = set_prices([load_card(name) for name in names], arguments.price)
-        bounds = [bound_steps(model, card, batches, contexts, cache_format) for card in cards]
-        steps = [serving.add_request_rates(on_card, request) for on_card in bounds]
-        measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        picture = FOLDER / f"{config_file.file_name(model.name)}.png"
-        api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
-        table_file = picture.with_suffix(".json")
-        data = {"schema_version": SCHEMA_VERSION, "steps": speed_tables.list_steps(steps, measured)}
-        api.write_text(json.dumps(data, indent=1) + "\n", table_file)
+        paragraphs = answer(arguments) if arguments.model else list_models(arguments)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
         print(error)
         return 1
-    lines = [describe_speed(on_card) + serving.describe_first_token(on_card[0], request) for on_card in steps]
+    print("\n\n".join(paragraphs))
+    return 0
+
+
+def list_models(arguments: Namespace) -> list[str]:
+    """Return the paragraphs on the models that have a name; write them as data. Raises UserError."""
+    measured_here = [str(api.RESULTS)] if (api.RESULTS / "manifest.json").exists() else []
+    names = [name for name in arguments.card if name] or measured_here
+    rows = speed_tables.list_models([load_card(name) for name in names])
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    written = speed_tables.write_answers({"models": rows}, FOLDER / "models")
+    table = speed_tables.format_narrow(speed_tables.build_model_table(rows))
+    types = f"MODEL is one of these, or the path of a config.json of one of these types: {', '.join(MODEL_TYPES)}."
+    return [table, api.wrap_for_terminal(types), f"Written in {FOLDER}: {written}"]
+
+
+def answer(arguments: Namespace) -> list[str]:
+    """Return the paragraphs that answer the questions; draw and write them.
+
+    Raises BadModel, NoCeiling and UserError.
+    """
+    entry = config_file.find_model(arguments.model)
+    model = config_file.read_model(entry)
+    request, speculation = arguments.request, arguments.speculation
+    if speculation:
+        questions.require_draft(model, entry["config"], speculation)
+    contexts = choose_contexts(arguments, model)
+    cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
+    names = [name for name in arguments.card if name] or [str(api.RESULTS)]
+    cards = set_prices([load_card(name) for name in names], arguments.price)
+    steps = []
+    for card in cards:
+        bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
+        bounds = questions.add_request_rates(questions.add_first_token(bounds, request), request)
+        steps.append(questions.add_speculation(bounds, speculation))
+    rate = arguments.train, arguments.tokens_per_s
+    training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
+    training_rows = [*chain.from_iterable(training)]
+    measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    picture = FOLDER / f"{config_file.file_name(model.name)}.png"
+    api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
+    answers = {"steps": speed_tables.list_steps(steps, measured), "training": training_rows}
+    written = speed_tables.write_answers(answers, picture)
+    lines = [questions.describe_training(rows[0]) for rows in training]
+    for on_card in steps:
+        line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
+        lines.append(line + questions.describe_speculation(on_card, speculation))
     if reason:
         lines.append(f"Not measured: {reason}.")
     lines += [describe_model(on_card[0]) for on_card in steps]
     if len(cards) == 1:
-        table = speed_tables.build_card_table(steps[0], measured)
+        tables = [speed_tables.build_card_table(steps[0], measured)]
     else:
-        table = speed_tables.build_comparison_table(steps)
+        tables = [speed_tables.build_comparison_table(steps)]
+    if training:
+        tables.insert(0, speed_tables.build_training_table(training_rows))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
-    print("\n\n".join([*paragraphs, speed_tables.format_narrow(table), f"Written: {picture}, {table_file.name}"]))
-    return 0
+    return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
 
 # ---------------------------------------------------------------- arguments
@@ -87,16 +118,22 @@ def main(argv: list[str]) -> int:
 def parse_arguments(argv: list[str]) -> Namespace:
     """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
     parser = ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("model", metavar="MODEL", help="a config.json, or a name of tools/decoding/README.md")
+    model_help = "a config.json, or a name of tools/decoding/README.md; without it these names are listed"
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=model_help)
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
     parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=partial(parse_counts, "CONTEXT"), help="tokens of each sequence: 1024,8192")
     parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
-    parser.add_argument("--in", type=partial(parse_count, "IN"), dest="prompt", help="tokens of a prompt")
-    parser.add_argument("--prefix", type=partial(parse_count, "PREFIX"), help="those of it that are cached")
-    parser.add_argument("--out", type=partial(parse_count, "OUT"), dest="answer", help="tokens of its answer")
+    parser.add_argument("--in", type=partial(parse_number, "IN", int), dest="prompt", help="tokens of a prompt")
+    parser.add_argument("--prefix", type=partial(parse_number, "PREFIX", int), help="those of it that are cached")
+    parser.add_argument("--out", type=partial(parse_number, "OUT", int), dest="answer", help="tokens of its answer")
+    parser.add_argument("--draft", type=partial(parse_number, "DRAFT", int), help="tokens drafted at a time")
+    parser.add_argument("--accept", type=partial(parse_number, "ACCEPT", float), help="tokens per verification")
+    parser.add_argument("--draft-params", type=partial(parse_number, "DRAFT_PARAMS", float), help="of a draft model")
+    parser.add_argument("--train", type=partial(parse_number, "TRAIN", int), help="tokens of a sequence in training")
+    parser.add_argument("--tokens-per-s", type=partial(parse_number, "TOKENS_PER_S", float), help="of each card")
     arguments = parser.parse_args(argv)
     if arguments.cache not in (None, *CACHE_DTYPES):
         raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
@@ -105,8 +142,23 @@ def parse_arguments(argv: list[str]) -> Namespace:
         raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
     if request.answer and (arguments.context or not request.prompt):
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
-    arguments.request = request
+    arguments.request, arguments.speculation = request, read_speculation(arguments)
+    if arguments.tokens_per_s and not arguments.train:
+        raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN")
     return arguments
+
+
+def read_speculation(arguments: Namespace) -> Speculation | None:
+    """Return the speculation that is asked for, if any. Raises UserError."""
+    drafts, accepted = arguments.draft, arguments.accept
+    if not drafts:
+        if accepted or arguments.draft_params:
+            raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
+        return None
+    if not accepted or not 1 <= accepted <= drafts + 1:
+        given = f"{accepted:g}" if accepted else "missing"
+        raise api.UserError(f"ACCEPT: {given}; allowed: tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})")
+    return Speculation(drafts, accepted, arguments.draft_params)
 
 
 def parse_counts(variable: str, text: str) -> list[int]:
@@ -115,9 +167,10 @@ def parse_counts(variable: str, text: str) -> list[int]:
     return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, allowed)))
 
 
-def parse_count(variable: str, text: str) -> int:
-    """Return a number. Raises UserError with the variable of make."""
-    (number,) = parse_numbers(variable, [text], int, f"a whole number from 1 to {LARGEST_WHOLE}")
+def parse_number(variable: str, kind: type, text: str) -> int | float:
+    """Return a number of a kind. Raises UserError with the variable of make."""
+    allowed = f"a whole number from 1 to {LARGEST_WHOLE}" if kind is int else "a number above 0"
+    (number,) = parse_numbers(variable, [text], kind, allowed)
     return number
 
 
@@ -145,72 +198,13 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     Raises BadModel for a context or a request that is longer than the model can attend to.
     """
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
+    trained = [arguments.train] if arguments.train else []
     fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
     contexts = arguments.context or request_contexts or fitting or [model.longest_context]
-    if beyond := [context for context in [*contexts, *request_contexts] if context > model.longest_context]:
+    if beyond := [context for context in [*contexts, *request_contexts, *trained] if context > model.longest_context]:
         allowed = f"{model.longest_context} or fewer"
-        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, or IN and OUT); allowed: {allowed}")
+        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, TRAIN, or IN and OUT); allowed: {allowed}")
     return contexts
-
-
-# ---------------------------------------------------------------- cards
-
-
-def set_prices(cards: list[CardLimits], prices: list[float] | None) -> list[CardLimits]:
-    """Return the cards with one price for all, or with one each; without prices, as they are. Raises UserError."""
-    if not prices:
-        return cards
-    if len(prices) not in (1, len(cards)):
-        count = api.count_words(len(cards), "card")
-        raise api.UserError(f"PRICE: {len(prices)} for {count}; allowed: one, or one for each")
-    # Repeated often enough that one price is that of every card.
-    return [replace(card, usd_per_hour=price) for card, price in zip(cards, prices * len(cards), strict=False)]
-
-
-def load_card(name: str) -> CardLimits:
-    """Return the first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
-    if not Path(name).exists():
-        if name == str(api.RESULTS):
-            raise api.UserError("no results here yet: run make first, or name a card: CARD=reference/nvidia-h200")
-        return load_datasheet_card(name)
-    run = api.open_run(name)
-    for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
-        ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings if ceiling.device == device}
-        read_names = [level for level in api.memory_ceilings(record.device_kind, "read") if level in ceilings]
-        products = {name: ceiling for name, ceiling in ceilings.items() if name in api.datasheets.PRODUCT_DTYPES}
-        if not read_names or not products:
-            continue
-        read = ceilings[read_names[0]]
-        burst = {dtype: product.burst_tflops or product.tflops for dtype, product in products.items()}
-        loads = {dtype: product.sustained_tflops for dtype, product in products.items() if product.sustained_tflops}
-        sustained = {dtype: min(rate, burst[dtype]) for dtype, rate in loads.items()}  # above the burst is noise
-        doubted = api.join_words(ceiling.name for ceiling in (read, *products.values()) if ceiling.doubt)
-        gpus = sum(device_record.device_kind == "gpu" for device_record in run.devices.values()) or 1
-        return CardLimits(
-            name=record.name,
-            origin=f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}",
-            memory_bytes=record.memory_total_bytes,
-            memory_ceiling=read.name,
-            burst=CardCeilings(read.gb_per_s, burst),
-            sustained=CardCeilings(min(read.sustained_gb_per_s or read.gb_per_s, read.gb_per_s), sustained),
-            usd_per_hour=(run.manifest.times.usd_per_hour or 0) / gpus or None,  # the manifest's is of the machine
-            read_power_w=read.energy.power_w if read.energy and not read.energy.reason else None,
-        )
-    raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
-
-
-def load_datasheet_card(name: str) -> CardLimits:
-    """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
-    sheets = api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
-    cards = {device_name: card for card in sheets for device_name in card["device_names"]}
-    similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
-    if name not in cards and len(similar) != 1:
-        hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
-        raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {hint}allowed: a path or such a name")
-    name = name if name in cards else similar[0]
-    origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
-    memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])
-    return CardLimits(name, origin, memory_bytes, memory_ceiling, datasheet_ceilings(cards[name]))
 
 
 # ---------------------------------------------------------------- the measured step
@@ -298,9 +292,9 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
 def describe_model(step: DecodeStepBound) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
     model, card, cache_format = step.model, step.card, step.cache_format
-    lines = f"{_format_count(model.parameters)} parameters"
+    lines = f"{speed_tables.format_parameters(model.parameters)} parameters"
     if model.active_parameters != model.parameters:
-        lines += f", {_format_count(model.active_parameters)} active"
+        lines += f", {speed_tables.format_parameters(model.active_parameters)} active"
     sequence = api.capacity(model.cache_bytes(step.context, cache_format))
     lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
     lines += f"; reads limited by {card.memory_ceiling}"
@@ -311,10 +305,6 @@ def describe_model(step: DecodeStepBound) -> str:
     if model.assumed_defaults:
         lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed_defaults.items())}"
     return f"{lines}. Source: {model.source}."
-
-
-def _format_count(parameters: int) -> str:
-    return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,18 @@ def step_operations(
     a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
     FLOPs of norms, K/V of the new token.
     """
-    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True)
+    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True, headed=1)
+
+
+def verification_operations(
+    model: Model, batch: int, positions: int, context: int, cache_format: NumberFormat
+) -> list[ModelOperation]:
+    """Return every operation of a step that computes `positions` tokens of each sequence, the first as `context`-th.
+
+    Weights and K/V are read once, the head makes a token of every position, experts are by uniform routing.
+    """
+    sizes = batch, positions, context - 1
+    return _list_operations(model, *sizes, cache_format, expected=True, absorbed=True, headed=positions)
 
 
 def prefill_operations(model: Model, prompt: int, cached: int, cache_format: NumberFormat) -> list[ModelOperation]:
@@ -36,15 +47,15 @@ def prefill_operations(model: Model, prompt: int, cached: int, cache_format: Num
 
     The head makes one token, experts are by uniform routing, cached K/V are read once, new K/V are written once.
     """
-    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False)
+    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False, headed=1)
 
 
 def _list_operations(
-    model: Model, batch: int, new: int, cached: int, cache: NumberFormat, *, expected: bool, absorbed: bool
+    model: Model, batch: int, new: int, cached: int, cache: NumberFormat, *, expected: bool, absorbed: bool, headed: int
 ) -> list[ModelOperation]:
     """Return the operations of `batch` sequences, each of `new` tokens after `cached` ones.
 
-    The head makes one token of each. `absorbed`: the form of latent attention that reads the latent as it is cached.
+    The head makes `headed` tokens of each. `absorbed`: the form of latent attention that reads the latent as cached.
     """
     tokens = batch * new
     # Each token reads a row of an embedding table.
@@ -60,7 +71,7 @@ def _list_operations(
         flops = 2 * (unabsorbed or attention.multiply_adds) * batch * pairs
         operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, cache.product_dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
-    operations.append(_make_product(model.head, batch, expected))
+    operations.append(_make_product(model.head, batch * headed, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]
 
 

@@ -1,15 +1,29 @@
-"""Tables of decode steps on the terminal: speeds, times, dollars, on one card or on several."""
+"""Answers as tables on the terminal, and as rows of JSON and CSV."""
 
+import csv
+import io
+import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from bound import DecodeStepBound
+from bound import CardLimits, DecodeStepBound, find_largest_batch
+from config_file import SHIPPED_MODELS, read_model
+from number_formats import PLAIN_FORMATS
 
 import roofline.api as api
 
 HEAD_WIDTH = 8  # letters of a line in the head of a column
+SCHEMA_VERSION = 1  # of the data
+STEP_FIELDS = (
+    *("batch", "context", "tokens_per_s", "most_tokens_per_s", "sustained_s"),
+    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s", "speculation_loses_from"),
+    *("usd_per_million_tokens", "memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
+)
+MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
+LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
 
 
@@ -30,21 +44,23 @@ def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) 
 
 
 def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str, str]:
-    """Return the cells by column. A dash: not known, or too wide next to dollars or whole requests."""
+    """Return the cells by column. A dash: not known, or too wide next to dollars, whole requests or drafts."""
     ((part, share),) = find_largest_parts(step, 1)
-    has_room = not (step.usd_per_million_tokens or step.output_tokens_per_s)
+    speculative = step.speculative_tokens_per_s
+    has_room = not (step.usd_per_million_tokens or step.output_tokens_per_s or speculative)
     return {
         "batch": str(step.batch),
         "context": str(step.context),
         **_format_speeds(step),
+        "gain": api.number(speculative / step.tokens_per_s) if speculative else "-",
         "step by uniform routing": api.duration(step.expected.seconds) if step.model.has_routed_experts else "-",
         "step at least": api.duration(step.bound.seconds),
         "measured": api.duration(measured.seconds) if measured else "-",
         "of the bound": api.percent(step.bound.seconds / measured.seconds) if measured else "-",
         "one by one": api.duration(step.expected.without_overlap_s) if has_room else "-",
-        "sustained": api.duration(step.sustained_s) if step.sustained_s else "-",
+        "sustained": api.duration(step.sustained_s) if step.sustained_s and not speculative else "-",
         "J per token": api.number(measured.joules_per_token) if measured and measured.joules_per_token else "-",
-        "J per token, about": api.number(step.joules_per_token) if step.joules_per_token else "-",
+        "J per token, about": api.number(step.joules_per_token) if step.joules_per_token and not speculative else "-",
         "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}" if has_room else "-",
         "memory": api.capacity(step.memory_bytes),
@@ -53,10 +69,15 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
 
 
 def _format_speeds(step: DecodeStepBound) -> dict[str, str]:
-    """Return, by column, tokens per second and dollars; both of whole requests if their rate is known."""
+    """Return, by column, tokens per second and dollars; both of whole requests if their rate is known.
+
+    Dollars are those of steps without drafts.
+    """
     basis = "by uniform routing" if step.model.has_routed_experts else "at most"
     if step.output_tokens_per_s:
         numbers = {f"output tokens/s {basis}": step.output_tokens_per_s}
+    elif step.speculative_tokens_per_s:
+        numbers = {f"tokens/s {basis}": step.tokens_per_s, "tokens/s with drafts": step.speculative_tokens_per_s}
     else:
         numbers = {f"tokens/s {basis}": step.tokens_per_s, "tokens/s at most": step.most_tokens_per_s}
     numbers[f"$ per M tokens {basis.replace('most', 'least')}"] = step.usd_per_million_tokens or 0
@@ -70,30 +91,20 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
 
 
 def list_steps(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> list[dict[str, Any]]:
-    """Return the data of the picture: a row for each card, context and batch, in seconds and bytes."""
+    """Return the answers on steps: a row for each card, context and batch, in seconds and bytes."""
     rows = []
     for step in chain.from_iterable(steps):
         timed = measured.get((step.batch, step.context))
-        rows.append(
-            {
-                "model": step.model.name,
-                "card": step.card.title,
-                "batch": step.batch,
-                "context": step.context,
-                "expected_s": step.expected.seconds,
-                "bound_s": step.bound.seconds,
-                "sustained_s": step.sustained_s,
-                "measured_s": timed.seconds if timed else None,
-                "measured_joules_per_token": timed.joules_per_token if timed else None,
-                "limited_by": step.expected.limited_by,
-                "seconds_by_part": dict(step.expected.seconds_by_part),
-                "tokens_per_s": step.tokens_per_s,
-                "most_tokens_per_s": step.most_tokens_per_s,
-                "usd_per_million_tokens": step.usd_per_million_tokens,
-                "memory_bytes": step.memory_bytes,
-                "fits": step.fits,
-            }
-        )
+        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title}
+        row |= {name: getattr(step, name) for name in STEP_FIELDS}
+        row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
+        row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}
+        row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
+        row["first_token_s"] = step.first_token.seconds if step.first_token else None
+        row["estimated_joules_per_token"] = step.joules_per_token
+        row["measured_s"] = timed.seconds if timed else None
+        row["measured_joules_per_token"] = timed.joules_per_token if timed else None
+        rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
 
 
@@ -113,6 +124,73 @@ def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.Ma
         rows.append([*row, min(prices, key=prices.__getitem__, default="-")])
     heads = [f"{head}, {name}" for name in names for head in _format_speeds(steps[0][0])]
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
+
+
+def build_training_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
+    """Return a token's FLOPs by each count, and what share of the peaks of each card a rate of training reaches."""
+    columns = ["FLOPs counted", "card", "GFLOP per token", "of the datasheet", "of the sustained rate"]
+    lines = []
+    for row in rows:
+        shares = [row["share_of_datasheet"], row["share_of_sustained"]]
+        cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
+        card = row["card"].partition(" (")[0]
+        lines.append([row["flops_counted"], card, api.number(row["flops_per_token"] / 1e9), *cells])
+    return api.drop_empty_columns(columns, lines)
+
+
+def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
+    """Return a row for each model by name: its sizes, and on each card the sequences that fit next to its weights."""
+    rows = []
+    for name, entry in SHIPPED_MODELS.items():
+        model = read_model({"name": name, **entry})
+        cache_format, context = PLAIN_FORMATS[model.cache_dtype], min(LISTED_CONTEXT, model.longest_context)
+        batches = {card.title: find_largest_batch(model, context, cache_format, card.memory_bytes) for card in cards}
+        sizes = {field: getattr(model, field) for field in MODEL_FIELDS}
+        cache_bytes = model.cache_bytes(context, cache_format)
+        rows.append({"model": name, **sizes, "cache_bytes": cache_bytes, "context": context, "largest_batch": batches})
+    return rows
+
+
+def build_model_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
+    """Return the table of the rows of `list_models`."""
+    names = [card.partition(" (")[0].removeprefix("NVIDIA ") for card in rows[0]["largest_batch"]]
+    heads = [f"sequences that fit, {name}" for name in names]
+    columns = ["model", "parameters", "active", "weights", f"K/V of {LISTED_CONTEXT} tokens", *heads]
+    table_rows = []
+    for row in rows:
+        sizes = [format_parameters(row["parameters"]), format_parameters(row["active_parameters"])]
+        sizes += [api.capacity(row["weight_bytes"]), api.capacity(row["cache_bytes"])]
+        fits = ["unknown" if batch is None else str(batch or "no") for batch in row["largest_batch"].values()]
+        table_rows.append([row["model"], *sizes, *fits])
+    return api.MarkdownTable(columns, table_rows)
+
+
+def format_parameters(parameters: int) -> str:
+    """Return a count of parameters: 8.03 G, 124 M."""
+    return f"{api.number(parameters / 1e9)} G" if parameters >= 1e9 else f"{api.number(parameters / 1e6)} M"
+
+
+def write_answers(answers: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> str:
+    """Write the rows of each question to PATH.json, and all to PATH.csv, a line each. Returns the names of both."""
+    rows = [{"schema_version": SCHEMA_VERSION, "question": name, **row} for name in answers for row in answers[name]]
+    lines = [dict(_flatten(row)) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, dict.fromkeys(chain.from_iterable(lines)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    api.write_text(text.getvalue(), path.with_suffix(".csv"))
+    data = {"schema_version": SCHEMA_VERSION, **answers}
+    api.write_text(json.dumps(data, indent=1) + "\n", path.with_suffix(".json"))
+    return f"{path.stem}.json, {path.stem}.csv"
+
+
+def _flatten(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a row; those of a mapping in it are called after it, such as seconds_by_part.MLP."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
+        else:
+            yield name, value
 
 
 def format_narrow(table: api.MarkdownTable) -> str:

@@ -1,5 +1,6 @@
 """The bound of a decode step: bytes and FLOPs, its time under ceilings, what fits, and the command."""
 
+import csv
 import json
 import re
 from types import SimpleNamespace
@@ -96,6 +97,30 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
     assert (expected, most) == pytest.approx((433, 1389), rel=0.01)
 
 
+def test_every_answer_is_a_row_of_json_and_csv(capsys):
+    asked = ["--in=1000", "--out=9", "--draft=2", "--accept=2", "--draft-params=1e9", "--train=4096"]
+    status, said = made(capsys, "llama-3-8b", "--card", str(REFERENCE), "--batch=1,8", *asked, "--tokens-per-s=9600")
+    assert status == 0 and max(map(len, said.splitlines())) <= 100
+    data = json.loads((decoding.FOLDER / "llama-3-8b.json").read_text())
+    lines = [*csv.DictReader((decoding.FOLDER / "llama-3-8b.csv").open())]
+    assert {line["schema_version"] for line in lines} == {str(data["schema_version"])}
+    assert [line["question"] for line in lines] == ["steps"] * 2 + ["training"] * 3
+    for line, row in zip(lines, data["steps"] + data["training"], strict=True):
+        for name in ("first_token_s", "output_tokens_per_s", "speculative_tokens_per_s", "share_of_sustained"):
+            assert float(line[name] or -1) == row.get(name, -1)
+    assert float(lines[0]["seconds_by_part.MLP"]) == data["steps"][0]["seconds_by_part"]["MLP"]
+
+
+@pytest.mark.parametrize("card", [[], ["--card", str(REFERENCE)]])
+def test_without_a_model_those_with_a_name_are_listed_with_their_sizes_and_whether_they_fit(capsys, card):
+    status, said = made(capsys, *card)
+    rows = {row["model"]: row for row in json.loads((decoding.FOLDER / "models.json").read_text())["models"]}
+    assert status == 0 and [*rows] == NAMES and all(re.search(rf"^ *{name} ", said, re.MULTILINE) for name in NAMES)
+    assert rows["llama-3-70b"]["parameters"] == MODELS["llama-3-70b"].parameters
+    fits = [[*rows[name]["largest_batch"].values()] for name in ("llama-3-70b", "deepseek-v3")]
+    assert fits == ([[28], [0]] if card else [[], []])
+
+
 def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_fewest():
     card = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CARD)
     found = bound_steps(MODELS["mixtral-8x7b"], card, [1, 8], [1024], BF16)
@@ -127,6 +152,12 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
         (["gpt-2", "--in=9", "--prefix=9"], ["PREFIX: 9", "IN"]),
         *((["gpt-2", "--out=5", one], ["OUT: 5", "IN"]) for one in ("--batch=1", "--context=5")),
         (["gpt-2", "--in=1025"], ["gpt-2", "1025", "1024"]),
+        (["gpt-2", "--card", str(REFERENCE), "--train=1025"], ["gpt-2", "1025", "1024"]),
+        (["gpt-2", "--tokens-per-s=9"], ["TOKENS_PER_S: 9", "TRAIN"]),
+        (["gpt-2", "--draft=3"], ["ACCEPT", "DRAFT + 1 (4)"]),
+        *((["gpt-2", "--draft=3", f"--accept={given}"], ["ACCEPT", given]) for given in ("0.9", "4.1", "a")),
+        *((["gpt-2", one], ["DRAFT"]) for one in ("--accept=2", "--draft-params=1e9")),
+        (["gpt-2", "--draft=3", "--accept=2"], ["gpt-2", "num_nextn_predict_layers", "DRAFT_PARAMS"]),
         *((["gpt-2", "--in=9", one], ["1025", "1024"]) for one in ("--out=1017", "--context=1025")),
     ],
 )

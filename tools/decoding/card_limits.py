@@ -1,0 +1,72 @@
+"""The cards of a command: their ceilings, memory and price, from runs and from config/datasheets.yaml."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bound import CardCeilings, CardLimits, datasheet_ceilings
+
+import roofline.api as api
+
+DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
+MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
+
+
+def set_prices(cards: list[CardLimits], prices: list[float] | None) -> list[CardLimits]:
+    """Return the cards with one price for all, or with one each; without prices, as they are. Raises UserError."""
+    if not prices:
+        return cards
+    if len(prices) not in (1, len(cards)):
+        count = api.count_words(len(cards), "card")
+        raise api.UserError(f"PRICE: {len(prices)} for {count}; allowed: one, or one for each")
+    # Repeated often enough that one price is that of every card.
+    return [replace(card, usd_per_hour=price) for card, price in zip(cards, prices * len(cards), strict=False)]
+
+
+def load_card(name: str) -> CardLimits:
+    """Return the first device of a run that has the ceilings, or a card of the datasheets. Raises UserError."""
+    if not Path(name).exists():
+        if name == str(api.RESULTS):
+            raise api.UserError("no results here yet: run make first, or name a card: CARD=reference/nvidia-h200")
+        return load_datasheet_card(name)
+    run = api.open_run(name)
+    for device, record in sorted(run.devices.items(), key=lambda item: item[1].device_kind != "gpu"):
+        ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings if ceiling.device == device}
+        read_names = [level for level in api.memory_ceilings(record.device_kind, "read") if level in ceilings]
+        products = {name: ceiling for name, ceiling in ceilings.items() if name in api.datasheets.PRODUCT_DTYPES}
+        if not read_names or not products:
+            continue
+        read = ceilings[read_names[0]]
+        burst = {dtype: product.burst_tflops or product.tflops for dtype, product in products.items()}
+        loads = {dtype: product.sustained_tflops for dtype, product in products.items() if product.sustained_tflops}
+        sustained = {dtype: min(rate, burst[dtype]) for dtype, rate in loads.items()}  # above the burst is noise
+        by_vendor = run.roofline.devices[device].peaks_by == "datasheet"
+        vendor_peaks = {name: product.datasheet_tflops for name, product in products.items() if by_vendor}
+        doubted = api.join_words(ceiling.name for ceiling in (read, *products.values()) if ceiling.doubt)
+        gpus = sum(device_record.device_kind == "gpu" for device_record in run.devices.values()) or 1
+        return CardLimits(
+            name=record.name,
+            origin=f"measured, {name}{f'; do not rely on {doubted}' if doubted else ''}",
+            memory_bytes=record.memory_total_bytes,
+            memory_ceiling=read.name,
+            burst=CardCeilings(read.gb_per_s, burst),
+            sustained=CardCeilings(min(read.sustained_gb_per_s or read.gb_per_s, read.gb_per_s), sustained),
+            datasheet_tflops=vendor_peaks,
+            usd_per_hour=(run.manifest.times.usd_per_hour or 0) / gpus or None,  # the manifest's is of the machine
+            read_power_w=read.energy.power_w if read.energy and not read.energy.reason else None,
+        )
+    raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
+
+
+def load_datasheet_card(name: str) -> CardLimits:
+    """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
+    sheets = api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
+    cards = {device_name: card for card in sheets for device_name in card["device_names"]}
+    similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
+    if name not in cards and len(similar) != 1:
+        hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
+        raise api.UserError(f"{name}: not a run, nor in config/datasheets.yaml; {hint}allowed: a path or such a name")
+    name = name if name in cards else similar[0]
+    origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
+    memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])
+    ceilings = datasheet_ceilings(cards[name])
+    return CardLimits(name, origin, memory_bytes, memory_ceiling, ceilings, datasheet_tflops=ceilings.tflops)
