@@ -132,6 +132,8 @@ def test_a_prediction_is_scored_next_to_the_model_in_what_it_says():
     assert (score.cell_count, score.regime_count, score.time_count, score.share_count) == (1, 1, 1, 0)
     assert (score.own.times_right, score.own.median_cpu_time_error) == (0, pytest.approx(2.0))
     assert score.own.regimes_right == 0 and measured.regime != "compute"
+    assert score.model.regimes_right == int(measured.sealed_regime_right)
+    assert score.model.median_cpu_time_error == pytest.approx(abs(measured.sealed_cpu_time_error))
 
 
 def test_a_share_of_the_peak_is_right_within_a_factor_of_two():

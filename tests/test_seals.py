@@ -11,7 +11,7 @@ from roofline.core.terms import UserError
 from roofline.operators.drawing import draw_shapes
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import write
-from roofline.records.operator_record import PredictedCell, PredictionsRecord
+from roofline.records.operator_record import CellRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
 from roofline.table.seals import find_violations
@@ -98,16 +98,19 @@ def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
     job, drawn = draw_shapes(operator, seals, 2)
     rows = operator_record("gpu0", cell("gpu0", 40 * US, 30 * US)).model_copy(update={"case": "drawn"})
 
-    def breaks(case, **changes):
-        rows.measurements[0].shape, rows.measurements[0].dtype = case.shape, case.dtype
+    def breaks(case, forget=False, **changes):
+        (measured,) = rows.measurements
+        measured.operator, measured.shape, measured.dtype = "row_norm", case.shape, case.dtype
+        fields = {name: getattr(measured, name) for name in CellRecord.model_fields}
+        cells = [PredictedCell(**fields, sealed=None)] * (not forget)
         changed = {"row_norm": drawn.model_copy(update=changes)}
-        sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=changed)
+        sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=cells, drawn=changed)
         found = replace(run, measured=[("gpu0/row_norm/drawn.json", rows)], predictions=[("gpu0/drawn", sealed)])
         lines_found = find_violations(found, "gpu0", hashes_of(run) | seals)
         return [line for line in lines_found if line.startswith("gpu0/drawn:")]
 
     first, _ = job.cases
-    assert breaks(first) == []
+    assert breaks(first) == [] and len(breaks(first, forget=True)) == 1
     assert len(breaks(first.resized(rows=7))) == 1
     assert len(breaks(first, seed="0" * 64)) == len(breaks(first, shapes=["a", "b"])) == 1
 

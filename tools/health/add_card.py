@@ -42,10 +42,11 @@ def joules(roofline: api.Roofline, device: str) -> dict[str, float]:
 
 def drawn_errors(roofline: api.Roofline, device: str) -> api.DrawnErrors | None:
     """Return the errors of the predictions of drawn shapes on a device; None where none were measured."""
-    constants_sha256 = roofline.devices[device].constants_sha256
     undoubted = [cell for cell in roofline.drawn if cell.device == device and not cell.doubt and not cell.roof_doubt]
-    if not undoubted or not constants_sha256:
+    if not undoubted:
         return None
+    all_hashes = roofline.devices[device].constants_sha256
+    constants_sha256 = {cell.operator: all_hashes[cell.operator] for cell in undoubted}
     gpu_time: dict[str, list[float]] = {}
     cpu_time: dict[str, list[float]] = {}
     for cell in undoubted:

@@ -95,7 +95,8 @@ def list_changed_figures(archived: Roofline, derived: Roofline) -> list[str]:
 
 def _figures(roofline: Roofline) -> dict[str, float]:
     ceilings = {f"{row.device} {row.name}": row for row in roofline.ceilings}
-    cells = {f"{row.device} {roofline.full_name(row)}": row for row in roofline.measured_cells}
+    rows_of_cells = [*roofline.measured_cells, *roofline.drawn]
+    cells = {f"{row.device} {roofline.full_name(row)}, {row.record}": row for row in rows_of_cells}
     rows = [
         (f"{name} {figure}", getattr(row, figure, None))
         for name, row in (ceilings | cells).items()

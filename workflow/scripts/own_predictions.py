@@ -11,6 +11,7 @@ from roofline.records.base import read, write
 from roofline.records.files import RESULTS
 from roofline.records.operator_record import JobRecord, OwnPrediction, OwnPredictionsRecord
 from roofline.run.jobs import job, now, say
+from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
 
 
@@ -30,12 +31,17 @@ def seal_predictions(device: str, lines: list[dict], path: Path) -> OwnPredictio
 
 
 def find_start(prediction: OwnPrediction, record_name: str) -> str | None:
-    """Return when the record was begun that holds this cell; None if there is none yet."""
+    """Return when the record was begun that holds this cell, or that it was timed in the last run whose record is gone;
+    None if neither is known."""
     with contextlib.suppress(OSError, UserError):
         record = read_record(RESULTS / f"{record_name}.json")
         assert isinstance(record, JobRecord), "cells are in records of measuring jobs"
         if prediction.planned_identity in {measurement.planned_identity for measurement in record.measurements}:
             return record.started_at
+    with contextlib.suppress(OSError, UserError):
+        table = read(Roofline, RESULTS / "roofline.json")
+        if any(cell.planned_identity == prediction.planned_identity for cell in table.measured_cells):
+            return table.devices[record_name.partition("/")[0]].queried_at
     return None
 
 

@@ -22,7 +22,7 @@ FIT = SimpleNamespace(device="gpu0", dtype="fp32", joules_per_flop=5e-12, joules
 CELL_ERRORS = {"sealed_gpu_time_error": 0.05104, "sealed_cpu_time_error": -0.1, "doubt": None, "roof_doubt": None}
 DRAWN_CELL = SimpleNamespace(device="gpu0", operator="scan", implementation="fused", **CELL_ERRORS)
 POWERED = SimpleNamespace(
-    devices={"gpu0": SimpleNamespace(idle_power_w=120.0, constants_sha256="c0")},
+    devices={"gpu0": SimpleNamespace(idle_power_w=120.0, constants_sha256={"scan": "c0", "gemm": "c1"})},
     ceilings=LOADS,
     energy_fits=[FIT],
     drawn=[DRAWN_CELL, SimpleNamespace(**vars(DRAWN_CELL) | {"doubt": "disturbed"})],
@@ -93,7 +93,7 @@ def test_a_run_is_added_once(opened):
         assert len(add_card.add_run("archive")) == 1
         (added,) = api.cards(CARD.name).runs
         errors = {"gpu_time": {"scan/fused": [0.051]}, "cpu_time": {"scan/fused": [-0.1]}}
-        assert added.drawn == api.DrawnErrors(constants_sha256="c0", **errors)
+        assert added.drawn == api.DrawnErrors(constants_sha256={"scan": "c0"}, **errors)
         assert (added.card_id, added.values) == (
             api.card_id(CARD.uuid),
             {"hbm_read": 4711.12, **WATTS, **JOULES_OF_CARD},

@@ -38,7 +38,8 @@ def measure_bandwidth(
     trials, search_record = search.try_candidates(
         device, candidates, step_of=lambda grid_and_step: grid_and_step[1], budget_s=budget.time_budget_s
     )
-    ranked = sorted(trials, key=lambda trial: trial.seconds)
+    fastest_of_grid = {trial.candidate[0]: trial for trial in sorted(trials, key=lambda trial: -trial.seconds)}
+    ranked = sorted(fastest_of_grid.values(), key=lambda trial: trial.seconds)
     timed_grids = []
     for trial, next_trial in zip(ranked[:MOST_GRIDS_TIMED], [*ranked[1:], None], strict=False):
         blocks = list(_time_blocks(device, benchmark, trial.candidate[1], trial.seconds, budget))

@@ -43,8 +43,8 @@ class LoadedWork:
 def measure_sustained(device: CudaDevice, work: LoadedWork, seconds: float, step_s: float) -> Sustained | None:
     """Run work without a pause for `seconds`, and return its mean rate over whole cycles of power control.
 
-    `step_s` is about what one step takes. Moments of throttling and of an empty queue are left out. The load is
-    repeated when disturbed. None if the device ran no chunk.
+    `step_s` is about what one step takes. Moments of throttling are left out, and of work that follows the clock also
+    those of an empty queue. The load is repeated when disturbed. None if the device ran no chunk.
     """
     run_once = partial(measure_sustained_once, device, work, seconds, step_s)
     load, contention = repeat_until_undisturbed(

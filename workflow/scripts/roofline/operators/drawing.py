@@ -12,6 +12,7 @@ from roofline.records.seal_records import prediction_code_sha256
 
 DRAWN = "drawn"  # the path of an operator's job of drawn shapes
 LARGEST_BYTES = 1 << 30  # that a drawn case moves
+MOST_DRAWS = 100  # for each shape
 OptionT = TypeVar("OptionT")
 
 
@@ -40,15 +41,16 @@ class Draw:
 def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) -> tuple[Job, DrawnShapes]:
     """Return the job of so many shapes of an operator, and the record of what they follow from.
 
-    `seal_sha256` has the hashes of the operator's seals by path. A shape that moves more than LARGEST_BYTES is drawn
-    again.
+    `seal_sha256` has the hashes of the operator's seals by path. A shape is drawn again if it moves more than
+    LARGEST_BYTES or was drawn before; there are fewer where the limits leave few.
     """
     code_sha256 = drawing_code_sha256(operator)
-    sealed = [seal_sha256[path] for path in sorted(seal_sha256)]
-    seed = hashlib.sha256(" ".join([*sealed, code_sha256]).encode()).hexdigest()
+    seed = make_seed(seal_sha256, code_sha256)
     draw = Draw(seed)
     cases: list[Case] = []
-    while len(cases) < count:
+    for _ in range(MOST_DRAWS * count):
+        if len(cases) == count:
+            break
         sizes = {name: draw.size(*limits) for name, limits in operator.drawn_sizes.items()}
         case = operator.draw_case(draw, sizes)
         if operator.bytes(case, operator.first_scope) <= LARGEST_BYTES and case not in cases:
@@ -57,6 +59,12 @@ def draw_shapes(operator: Operator, seal_sha256: Mapping[str, str], count: int) 
     return Job(DRAWN, tuple(cases)), DrawnShapes(
         seals=[*sorted(seal_sha256)], seed=seed, code_sha256=code_sha256, shapes=shapes
     )
+
+
+def make_seed(seal_sha256: Mapping[str, str], code_sha256: str) -> str:
+    """Return the seed that follows from the hashes of seals by path and from that of the code."""
+    sealed = [seal_sha256[path] for path in sorted(seal_sha256)]
+    return hashlib.sha256(" ".join([*sealed, code_sha256]).encode()).hexdigest()
 
 
 def drawing_code_sha256(operator: Operator) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from roofline.devices.base import Identity
 from roofline.operators.base import Case, CompletedConfig, Operator
+from roofline.operators.drawing import DRAWN
 
 
 def check_operator(operator: Operator, config: CompletedConfig, identities: list[Identity]) -> list[str]:
@@ -33,6 +34,7 @@ def _check_jobs(operator: Operator, config: CompletedConfig) -> list[str]:
     jobs = list(operator.jobs(config))
     paths = [job.path for job in jobs]
     faults = [f"jobs: two have the path {path!r}" for path in paths if paths.count(path) > 1]
+    faults += [f"jobs: the path {DRAWN!r} is taken" for path in paths if path == DRAWN]
     faults += [fault for job in jobs for case in job.cases for fault in _check_case(operator, case)]
     return [f"operators: {operator.path or operator.name}: {fault}" for fault in dict.fromkeys(faults)]
 

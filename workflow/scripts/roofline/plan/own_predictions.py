@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from roofline.core.architectures import parse_capability
+from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.formatting import join_words
 from roofline.core.terms import Regime, UserError
 from roofline.operators.about import StoredAbout, describe_own_operator, load_abouts
@@ -134,7 +134,8 @@ def _plan_cells(cells: Cells, device: str) -> Iterable[PlannedCell]:
     """Yield the reference GEMMs of a device, then the cells of its operators."""
     identity = cells.present[device]
     capability = parse_capability(identity.compute_capability or "0.0")
-    unopened: Any = SimpleNamespace(kind=identity.kind, capability=capability)  # all that GEMMs are chosen by
+    unopened: Any = SimpleNamespace(kind=identity.kind, capability=capability)  # all that cells are chosen by
+    unopened.supports_overlap = architecture_of(capability).clusters
     for dtype, size in cells.gemm_sizes(device).items():
         for product in Gemm().plan_cells(unopened, dtype, size):
             key = CellKey(operator=Gemm.name, implementation=product.name, dtype=dtype, shape=product.case.shape)
@@ -145,7 +146,7 @@ def _plan_cells(cells: Cells, device: str) -> Iterable[PlannedCell]:
         for path in cells.cases(rule, device):
             for case in cells.jobs[rule][path].cases:
                 for implementation in operator.implementations_on(identity.kind, settings.implementations):
-                    for scope in implementation.scopes:
+                    for scope in implementation.scopes_on(unopened):
                         if wanted_scopes is None or scope in wanted_scopes:
                             key = CellKey(
                                 operator=operator.name,

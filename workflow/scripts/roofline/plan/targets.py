@@ -211,7 +211,7 @@ class Cells:
     def _drawn_task(self, rule: str, device: str) -> dict[str, Any]:
         """Return how many shapes of an operator are drawn and how they are measured: in its first scope."""
         task = self._task(rule, device, Job(DRAWN, ()))
-        return task | {"scopes": task["scopes"] and [self.operators[rule].first_scope], "shapes": self.config.drawn}
+        return task | {"scopes": [self.operators[rule].first_scope], "shapes": self.config.drawn}
 
     def _task(self, rule: str, device: str, job: Job) -> dict[str, Any]:
         """Return what is measured in a job of an operator, without the limits of its time."""

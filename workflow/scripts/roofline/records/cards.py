@@ -23,7 +23,7 @@ class DrawnErrors(Record):
     """(predicted - measured) / measured of each undoubted cell of a run's drawn shapes, by operator and
     implementation."""
 
-    constants_sha256: str = Field(description="of the fitted constants that predicted them")
+    constants_sha256: dict[str, str] = Field(description="by operator: of the fitted constants that predicted them")
     gpu_time: dict[str, list[float]]
     cpu_time: dict[str, list[float]]
 

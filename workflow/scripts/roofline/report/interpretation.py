@@ -67,7 +67,6 @@ def _trust(report: ReportView) -> dict:
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
-        "unfilled": max((1 - cell.filled_fraction for cell in reference_gemms if cell.filled_fraction), default=0.0),
         "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or spreads, "between_runs"),

@@ -99,7 +99,6 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
         regime_level=level,
-        filled_fraction=measured.costs.filled if measured.costs.compute_share and gpu else None,
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
 from roofline.core.roofline_model import SECTOR_BYTES
 from roofline.core.terms import Regime
@@ -56,9 +57,8 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     request = request or Request()
     ceilings = list(_ceilings(results, request.effort))
     ceilings_by_device = {name: _ceilings_of(ceilings, name) for name in results.devices}
-    rows = list(_cells(results, ceilings_by_device))
-    drawn = [row for row in rows if PurePath(row.record or "").stem == DRAWN]
-    cells = [row for row in rows if row not in drawn]
+    by_kind = group_by(_cells(results, ceilings_by_device), lambda row: PurePath(row.record or "").stem == DRAWN)
+    cells, drawn = by_kind.get(False, []), by_kind.get(True, [])
     runs = select_runs(results, request.effort)
     operations, sweeps, energy_fits, peers, instructions, refused = [], [], [], [], [], []
     for name, record in results.device_records().items():

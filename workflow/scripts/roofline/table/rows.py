@@ -50,9 +50,11 @@ class DeviceRow(TableRow, device_record.DeviceFacts):
     idle_sm_clock_mhz: NotNegative | None = Field(default=None, description="of the multiprocessors meanwhile")
     seals: dict[str, str] = Field(description="when each was sealed, by its path")
     timed_before_count: int = Field(
-        default=0, description="cells that had been timed when the predictions were written again for others"
+        default=0, description="cells that had been timed when the predictions were written again"
     )
-    constants_sha256: str | None = Field(default=None, description="of sealed constants that no calibration measures")
+    constants_sha256: dict[str, str] = Field(
+        default={}, description="by operator: of its sealed constants that no calibration measures"
+    )
     violations: list[str] = Field(description="what contradicts the seals: a wrong hash, order, or a missing seal")
 
     @property
@@ -303,10 +305,6 @@ class CellRow(CellKeyRow):
     regime_level: RegimeLevel | None = Field(description="the memory that sets the time, where memory does")
     gpu_time_shares: TimeShares | None = Field(default=None, description="null on a CPU, or without a roof")
     cpu_time_shares: TimeShares | None = Field(default=None, description="null without a roof")
-    filled_fraction: Positive | None = Field(
-        default=None,
-        description="of a GEMM's multiprocessors, by its tiles: those with work on average",
-    )
     overhead_s: NotNegative | None = Field(default=None, description="what a call costs on the smallest case")
     start_s: NotNegative | None = Field(default=None, description="the GPU time of the smallest case")
     estimated_time_s: NotNegative | None = Field(default=None, description="of the user's: FLOPs over its roof")
@@ -584,7 +582,9 @@ class Roofline(TableRow):
     def operator_info(self) -> dict[str, About]:
         """The title, axis, labels and advice of each operator of this run, by its name."""
         abouts = load_abouts() | {operator.name: StoredAbout(operator) for operator in self.own_operators}
-        names = dict.fromkeys(cell.operator for cell in (*self.operators, *self.counters) if cell.operator != USERS)
+        names = dict.fromkeys(
+            cell.operator for cell in (*self.operators, *self.drawn, *self.counters) if cell.operator != USERS
+        )
         return {name: abouts.get(name) or UnknownAbout(name) for name in names}
 
     def title(self, operator: str) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import isclose
 
 from roofline.measure.sealing import MEASURED_SOURCE
-from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256
+from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256, make_seed
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
@@ -46,15 +46,16 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     return lines
 
 
-def hash_fitted_constants(results: Results, device: str) -> str | None:
-    """Return one SHA-256 of the constants of a device's operators that its calibration does not measure: predictions of
-    runs with the same one are scored together. None without seals of operators."""
-    fitted: dict[str, dict[str, float]] = {}
+def hash_fitted_constants(results: Results, device: str) -> dict[str, str]:
+    """Return a SHA-256 for each operator of a device, of its constants that the calibration does not measure:
+    predictions of runs with the same one are scored together."""
+    hashes = {}
     for seal in results.seals.values():
         if isinstance(seal, OperatorPredictionRecord) and seal.device == device:
             sources = seal.constant_sources
-            fitted[seal.operator] = {name: seal.constants[name] for name in sources if sources[name] != MEASURED_SOURCE}
-    return hashlib.sha256(json.dumps(fitted, sort_keys=True).encode()).hexdigest() if fitted else None
+            fitted = {name: seal.constants[name] for name in sorted(sources) if sources[name] != MEASURED_SOURCE}
+            hashes[seal.operator] = hashlib.sha256(json.dumps(fitted).encode()).hexdigest()
+    return hashes
 
 
 def count_recomputed(results: Results) -> tuple[int, int]:
@@ -100,17 +101,24 @@ def _find_unlike(path: str, predictions: PredictionsRecord, results: Results) ->
 def _find_unlike_shapes(
     path: str, predictions: PredictionsRecord, results: Results, sha256: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each operator whose drawn shapes, or measured ones, do not follow from the seals. Those of other code,
-    or of a user's operator, are not drawn again."""
+    """A line for each operator whose drawn shapes do not follow from the seals, or are not those that were measured.
+    Shapes that other code drew, or those of a user's operator, are not drawn again; their seed is recomputed."""
     operators, records = {operator.rule: operator for operator in builtin_operators()}, dict(results.measured)
     for rule, drawn in predictions.drawn.items():
-        if rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[rule]):
-            hashes = {seal: sha256.get(seal, "missing") for seal in drawn.seals}
+        hashes = {seal: sha256.get(seal, "missing") for seal in drawn.seals}
+        if make_seed(hashes, drawn.code_sha256) != drawn.seed:
+            yield f"{path}: the seed of {rule} does not follow from the seals"
+        elif rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[rule]):
             job, expected = draw_shapes(operators[rule], hashes, len(drawn.shapes))
-            record = records.get(f"{predictions.device}/{rule}/{DRAWN}.json")
-            measured = [(one.preset, one.dtype, one.shape) for one in record.measurements] if record else []
             cases = [(case.preset, case.dtype, case.shape) for case in job.cases]
-            if expected != drawn or not all(one in cases for one in measured):
+            record = records.get(f"{predictions.device}/{rule}/{DRAWN}.json")
+            measured = {one.identity for one in record.measurements} if record else set()
+            planned = {
+                cell.identity
+                for cell in predictions.cells
+                if cell.operator == operators[rule].name and (cell.preset, cell.dtype, cell.shape) in cases
+            }
+            if expected != drawn or (record and measured != planned):
                 yield f"{path}: the shapes of {rule} do not follow from the seals"
 
 
