@@ -124,7 +124,8 @@ def test_fields_that_say_nothing_and_settings_of_generation_refuse_nothing():
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"model_type": "mamba"}, ["mamba", "llama"]),
+        ({"model_type": "mamba"}, ["mamba", "state space"]),
+        ({"model_type": "mambo"}, ["mambo", "llama"]),
         ({}, ["model_type"]),
         (LLAMA | {"hidden_size": -1}, ["hidden_size", "-1"]),
         (LLAMA | {"num_key_value_heads": 7}, ["num_key_value_heads", "7", "32"]),
