@@ -42,6 +42,7 @@ class Family:
     attention: str = "grouped"
     qkv_bias: Setting = False
     o_bias: Setting = False
+    value_size: str = ""  # the field of the size of a head's values, if it is not that of its keys
     qk_norms: str = ""  # weights for a "head" or for the "width" of all heads
     qk_norms_if: Setting = True
     output_gate: bool = False  # as wide as the queries, from the same matrix
@@ -87,13 +88,28 @@ class LayerReader:
         return self.layer >= self.layers - self.fields.read_whole("num_kv_shared_layers", minimum=0)
 
     def read_size(self, name: str) -> int | None:
-        """Return a size, which may have a field of its own for this kind of attention."""
+        """Return a size, which may have a field of its own for this kind of attention or for this layer."""
         for fields in self.family.fields_by_kind.values():
             if name in fields:
                 self.fields.read_optional_whole(fields[name])
         kind_name = self.family.fields_by_kind.get(self.kind, {}).get(name)
         size = self.fields.read_optional_whole(kind_name) if kind_name else None
-        return size or self.fields.read_size(name)
+        layer_sizes = self._layer_fields.read_optional_whole(name) if self._layer_fields else None
+        return layer_sizes or size or self.fields.read_size(name)
+
+    @cached_property
+    def _layer_fields(self) -> Fields | None:
+        """The sizes of this layer alone, as transformers saves them: by its number, with leading zeros."""
+        if "num_kv_shared_layers" not in self.fields.defaults:
+            return None
+        for number, sizes in (self.fields.read_mapping("per_layer_config") or {}).items():
+            if number.lstrip("0") == str(self.layer).lstrip("0"):
+                if not isinstance(sizes, Mapping):
+                    raise BadModel(f"per_layer_config: {format_value(sizes)}; allowed: mappings by layer")
+                fields = Fields(sizes, {}, prefix=f"per_layer_config.{self.layer}.")
+                fields.require_nothing_else(("head_dim", "num_key_value_heads"))
+                return fields
+        return None
 
     def make_linear(
         self, module: str, part: Part, outputs: int, inputs: int, bias: NumberFormat | None = None, **experts: int
@@ -145,7 +161,7 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
         if hidden % heads:
             raise BadModel(f"num_attention_heads: {heads} does not divide hidden_size, {hidden}")
         head_size = hidden // heads
-    value_size = (reader.read_size("v_head_dim") if "v_head_dim" in fields.defaults else None) or head_size
+    value_size = (reader.read_size(family.value_size) if family.value_size else None) or head_size
     if reader.shared and reader.kind not in reader.cached_kinds:
         raise BadModel(f"num_kv_shared_layers: layer {reader.layer} has no earlier {reader.kind} with K/V of its own")
     qkv_bias, o_bias = reader.bias_format(family.qkv_bias), reader.bias_format(family.o_bias)
@@ -363,7 +379,7 @@ def sparse_mlp(reader: LayerReader) -> MlpParts:
     fields.read_optional_whole(family.dense_size)
     if shared:
         experts += dense_mlp(reader, shared, "mlp.shared_experts", "experts")
-    if shared and family.shared_gate:
+    if family.shared_gate:
         experts.append(reader.make_linear("mlp.shared_expert_gate", "experts", 1, reader.hidden))
     return experts, []
 
@@ -433,7 +449,7 @@ def build_model(name: str, source: str, config: Mapping[str, Any]) -> Model:
         raise BadModel(f"it holds {type(config).__name__}; allowed: a mapping")
     # The config of a model that sees or hears as well has that of its language model inside.
     inner = config.get("text_config")
-    nested = isinstance(inner, Mapping) and config.get("model_type") not in MISSING_PARTS
+    nested = isinstance(inner, Mapping) and str(config.get("model_type")) not in MISSING_PARTS
     if nested:
         source = f"{source}, of which text_config alone is counted"
         outer = {ALIASES.get(key, key): config[key] for key in OUTER_FIELDS if config.get(key) is not None}
