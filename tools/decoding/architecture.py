@@ -60,6 +60,13 @@ class Attention:
             return (context - 1) % self.window + 1
         return self.kept_tokens(context)
 
+    def list_knots(self, first: int, last: int) -> set[int]:
+        """Return the contexts above `first` and below `last` between which the attended tokens grow evenly."""
+        if not self.window:
+            return set()
+        ends = range(self.window, last, self.window) if self.chunked else (self.window,)
+        return {context for end in ends for context in (end, end + self.chunked) if first < context < last}
+
     def attended_pairs(self, tokens: int) -> int:
         """Return the pairs of a query and a token when each of `tokens` attends to itself and to those before it."""
         window = self.kept_tokens(tokens)

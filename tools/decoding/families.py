@@ -376,7 +376,7 @@ def sparse_mlp(reader: LayerReader) -> MlpParts:
         shared = fields.read_optional_whole(family.shared_size, minimum=0) or 0
     if not SPARSE_LAYERS[family.sparse_layers](reader):
         return dense_mlp(reader, fields.read_whole(family.dense_size)), []
-    fields.read_optional_whole(family.dense_size)
+    fields.mark_read(family.dense_size)
     if shared:
         experts += dense_mlp(reader, shared, "mlp.shared_experts", "experts")
     if family.shared_gate:

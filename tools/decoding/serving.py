@@ -54,8 +54,8 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
     model, burst, batch = step.model, step.card.burst, step.batch
     prefill = prefill_operations(model, request.prompt, request.cached, step.cache_format)
     first, last = request.prompt, request.longest_context
-    windows = {layer.attention.window or 0 for layer in model.layers}
-    knots = sorted({first, last, *(window for window in windows if first < window < last)})
+    attentions = {layer.attention for layer in model.layers}
+    knots = sorted({first, last}.union(*(attention.list_knots(first, last) for attention in attentions)))
     steps = [step_operations(model, batch, context, step.cache_format, expected=True) for context in knots]
     bounds = [bound_step(operations, burst) for operations in steps]
     contexts = numpy.arange(first + 1, last + 1)
