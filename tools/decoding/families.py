@@ -29,7 +29,7 @@ Layers = list[tuple[str, int | None]]  # the kind of each layer's attention, and
 
 @dataclass(frozen=True)
 class Family:
-    """What sets a model_type apart, as families.yaml describes it."""
+    """The settings of a model_type, as families.yaml has them."""
 
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of the config class, by field
     aliases: Mapping[str, str] = field(default_factory=dict)  # our names of fields by other ones
@@ -82,7 +82,7 @@ class LayerReader:
 
     @cached_property
     def shared(self) -> bool:
-        """Whether the layer uses the K/V of an earlier one of its kind."""
+        """Return whether the layer uses the K/V of an earlier one of its kind."""
         if "num_kv_shared_layers" not in self.fields.defaults:
             return False
         return self.layer >= self.layers - self.fields.read_whole("num_kv_shared_layers", minimum=0)
@@ -99,7 +99,7 @@ class LayerReader:
 
     @cached_property
     def _layer_fields(self) -> Fields | None:
-        """The sizes of this layer alone, as transformers saves them: by its number, with leading zeros."""
+        """Return the sizes of this layer alone, which transformers saves by its number, with leading zeros."""
         if "num_kv_shared_layers" not in self.fields.defaults:
             return None
         for number, sizes in (self.fields.read_mapping("per_layer_config") or {}).items():
