@@ -40,6 +40,8 @@ class Family:
     kind_flags: str = ""  # a field that has 1 for each layer of the other kind
     fields_by_kind: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # fields that replace others
     attention: str = "grouped"
+    keys_are_values: Setting = False  # full attention: values have no matrix, but maybe another number of heads
+    sizes_by_layer: bool = False  # transformers saves some
     qkv_bias: Setting = False
     o_bias: Setting = False
     value_size: str = ""  # the field of the size of a head's values, if it is not that of its keys
@@ -89,27 +91,22 @@ class LayerReader:
 
     def read_size(self, name: str) -> int | None:
         """Return a size, which may have a field of its own for this kind of attention or for this layer."""
-        for fields in self.family.fields_by_kind.values():
-            if name in fields:
-                self.fields.read_optional_whole(fields[name])
-        kind_name = self.family.fields_by_kind.get(self.kind, {}).get(name)
-        size = self.fields.read_optional_whole(kind_name) if kind_name else None
-        layer_sizes = self._layer_fields.read_optional_whole(name) if self._layer_fields else None
-        return layer_sizes or size or self.fields.read_size(name)
+        names = {kind: fields[name] for kind, fields in self.family.fields_by_kind.items() if name in fields}
+        sizes = {kind: self.fields.read_optional_whole(field_name) for kind, field_name in names.items()}
+        return self._layer_fields.read_optional_whole(name) or sizes.get(self.kind) or self.fields.read_size(name)
 
     @cached_property
-    def _layer_fields(self) -> Fields | None:
+    def _layer_fields(self) -> Fields:
         """Return the sizes of this layer alone, which transformers saves by its number, with leading zeros."""
-        if "num_kv_shared_layers" not in self.fields.defaults:
-            return None
-        for number, sizes in (self.fields.read_mapping("per_layer_config") or {}).items():
-            if number.lstrip("0") == str(self.layer).lstrip("0"):
-                if not isinstance(sizes, Mapping):
-                    raise BadModel(f"per_layer_config: {format_value(sizes)}; allowed: mappings by layer")
-                fields = Fields(sizes, {}, prefix=f"per_layer_config.{self.layer}.")
-                fields.require_nothing_else(("head_dim", "num_key_value_heads"))
-                return fields
-        return None
+        section = "per_layer_config"
+        by_layer = Fields(
+            (self.family.sizes_by_layer and self.fields.read_mapping(section)) or {}, {}, prefix=f"{section}."
+        )
+        number = str(self.layer).lstrip("0")
+        key = next((name for name in by_layer.values if name.lstrip("0") == number), "")
+        sizes = Fields(by_layer.read_mapping(key) or {}, {}, prefix=f"{section}.{key}.")
+        sizes.require_nothing_else(("head_dim", "num_key_value_heads"))
+        return sizes
 
     def make_linear(
         self, module: str, part: Part, outputs: int, inputs: int, bias: NumberFormat | None = None, **experts: int
@@ -144,16 +141,10 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     if reader.kind == LINEAR:
         return delta_attention(reader)
     fields, family, hidden = reader.fields, reader.family, reader.hidden
-    heads = reader.read_size("num_attention_heads")
-    if heads is None:
-        raise BadModel("num_attention_heads is missing")
-    # Gemma 4: full attention with the values that the keys give has its own number of heads.
-    keys_are_values = "attention_k_eq_v" in fields.defaults and fields.read_flag("attention_k_eq_v")
-    if "attention_k_eq_v" in fields.defaults and not keys_are_values:
-        fields.read_optional_whole("num_global_key_value_heads")
-        kv_heads = fields.read_size("num_key_value_heads") or heads
-    else:
-        kv_heads = reader.read_size("num_key_value_heads") or heads
+    heads = reader.read_size("num_attention_heads") or fields.read_whole("num_attention_heads")
+    keys_are_values = reader.is_set(family.keys_are_values)
+    read_size = fields.read_size if family.keys_are_values and not keys_are_values else reader.read_size
+    kv_heads = read_size("num_key_value_heads") or heads
     if heads % kv_heads:
         raise BadModel(f"num_key_value_heads: {kv_heads} does not divide num_attention_heads, {heads}")
     head_size = reader.read_size("head_dim")
@@ -165,8 +156,7 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     if reader.shared and reader.kind not in reader.cached_kinds:
         raise BadModel(f"num_kv_shared_layers: layer {reader.layer} has no earlier {reader.kind} with K/V of its own")
     qkv_bias, o_bias = reader.bias_format(family.qkv_bias), reader.bias_format(family.o_bias)
-    query_size = heads * head_size
-    outputs = {"q_proj": query_size * (2 if family.output_gate else 1)}
+    outputs = {"q_proj": heads * head_size * (1 + family.output_gate)}
     if not reader.shared:
         outputs["k_proj"] = kv_heads * head_size
         if not (keys_are_values and reader.kind == FULL):
@@ -177,19 +167,15 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     linears.append(reader.make_linear("self_attn.o_proj", "attention", hidden, heads * value_size, o_bias))
     vectors = []
     if family.qk_norms and reader.is_set(family.qk_norms_if):
-        normed_heads = (heads, kv_heads) if family.qk_norms == "width" else (1, 1)
-        elements = head_size * (normed_heads[0] + (0 if reader.shared else normed_heads[1]))
-        vectors.append(reader.make_vector("q_norm and k_norm", "attention", elements))
+        normed_heads = heads + kv_heads if family.qk_norms == "width" else 2 - reader.shared
+        vectors.append(reader.make_vector("q_norm and k_norm", "attention", head_size * normed_heads))
     has_sinks = {kind: reader.is_set(setting) for kind, setting in family.sinks.items()}
     if has_sinks.get(reader.kind):
         vectors.append(reader.make_vector("sinks", "attention", heads))
-    attention = Attention(
-        cached_numbers=0 if reader.shared else kv_heads * (head_size + value_size),
-        multiply_adds=heads * (head_size + value_size),
-        window=reader.window,
-        head_size=head_size if value_size == head_size else None,
-        chunked=reader.kind == CHUNKED,
-    )
+    sizes, cached_heads = head_size + value_size, 0 if reader.shared else kv_heads
+    common_size = head_size if value_size == head_size else None
+    chunked = reader.kind == CHUNKED
+    attention = Attention(cached_heads * sizes, heads * sizes, reader.window, common_size, chunked=chunked)
     return linears, vectors, attention
 
 
@@ -214,10 +200,8 @@ def delta_attention(reader: LayerReader) -> AttentionParts:
     ]
     linears.append(reader.make_linear("linear_attn.out_proj", "attention", reader.hidden, values))
     convolved, elements = 2 * keys + values, value_heads * key_size * value_size
-    vectors = [
-        reader.make_vector("conv1d", "attention", convolved * kernel),
-        reader.make_vector("dt_bias, A_log and norm", "attention", 2 * value_heads + value_size),
-    ]
+    sizes = {"conv1d": convolved * kernel, "dt_bias, A_log and norm": 2 * value_heads + value_size}
+    vectors = [reader.make_vector(name, "attention", size) for name, size in sizes.items()]
     state_format = HUGGING_FACE_FORMATS[fields.read_choice("mamba_ssm_dtype", tuple(HUGGING_FACE_FORMATS))]
     state_bytes = state_format.matrix_bytes(elements, 1) + reader.plain.matrix_bytes(convolved, kernel - 1)
     # A token multiplies the state with its key, adds an outer product to it, and multiplies it with its query.
@@ -322,11 +306,6 @@ def plain_mlp(reader: LayerReader) -> MlpParts:
     return dense_mlp(reader), [reader.make_vector("activation", "MLP", vectors)] if vectors else []
 
 
-def experts_in_every_layer(reader: LayerReader) -> bool:
-    """Return true: Mixtral's and gpt-oss's layers."""
-    return True
-
-
 def experts_by_period(reader: LayerReader) -> bool:
     """Return Qwen's choice: each decoder_sparse_step-th layer, except where mlp_only_layers names it."""
     dense_layers = reader.fields.read_list("mlp_only_layers", range(MOST_LAYERS)) or ()
@@ -340,10 +319,10 @@ def experts_after_first(reader: LayerReader) -> bool:
     first = fields.read_whole("first_k_dense_replace", minimum=0)
     if isinstance(fields.values.get("moe_layer_freq"), list):
         flags = fields.read_list("moe_layer_freq", (0, 1), reader.layers)
-        types = types or tuple("sparse" if flag else "dense" for flag in flags or [0] * reader.layers)
-        return types[layer] == "sparse"
-    period = fields.read_whole("moe_layer_freq")
-    return types[layer] == "sparse" if types else layer >= first and not layer % period
+    else:
+        period = fields.read_whole("moe_layer_freq")
+        flags = tuple(number >= first and not number % period for number in range(reader.layers))
+    return types[layer] == "sparse" if types else bool(flags and flags[layer])
 
 
 def experts_interleaved(reader: LayerReader) -> bool:
@@ -394,8 +373,6 @@ def gemma4_mlp(reader: LayerReader) -> MlpParts:
         linears += routed_experts(reader)
         vectors += [reader.make_norm(f"norm {number} of the experts", "experts") for number in (1, 2, 3)]
         vectors.append(reader.make_vector("router scales", "experts", hidden + fields.read_whole("num_experts")))
-    for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
-        fields.read_optional_whole(name)
     if size := fields.read_optional_whole("hidden_size_per_layer_input", minimum=0):
         linears += [
             reader.make_linear("per_layer_input_gate", "MLP", size, hidden),
@@ -414,18 +391,13 @@ LAYER_KINDS: dict[str, Callable[[LayerReader], Layers]] = {
     "typed": layers_by_type,
 }
 SPARSE_LAYERS: dict[str, Callable[[LayerReader], bool]] = {
-    "all": experts_in_every_layer,
+    "all": lambda reader: True,
     "by_period": experts_by_period,
     "after_first": experts_after_first,
     "interleaved": experts_interleaved,
 }
-ATTENTIONS: dict[str, Callable[[LayerReader], AttentionParts]] = {
-    "grouped": grouped_attention,
-    "latent": latent_attention,
-}
-MLPS: dict[str, Callable[[LayerReader], MlpParts]] = {"dense": plain_mlp, "sparse": sparse_mlp, "gemma4": gemma4_mlp}
-
-
+ATTENTIONS = {"grouped": grouped_attention, "latent": latent_attention}
+MLPS = {"dense": plain_mlp, "sparse": sparse_mlp, "gemma4": gemma4_mlp}
 DESCRIPTIONS = yaml.safe_load(DESCRIPTIONS_FILE.read_text(encoding="utf-8"))
 ALIASES = DESCRIPTIONS["aliases"]
 MISSING_PARTS = {name: part for part, names in DESCRIPTIONS["refused"].items() for name in names}

@@ -61,9 +61,8 @@ def _list_operations(
         if attention.multiply_adds:
             operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, cache.product_dtype))
         if attention.state_bytes:  # read, and written back
-            state_flops = 2 * attention.state_multiply_adds * tokens
-            moved_bytes = 2 * batch * attention.state_bytes
-            operations.append(ModelOperation("state", "state", moved_bytes, state_flops, cache.product_dtype))
+            moved_bytes, flops = 2 * batch * attention.state_bytes, 2 * attention.state_multiply_adds * tokens
+            operations.append(ModelOperation("state", "state", moved_bytes, flops, cache.product_dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
     operations.append(_make_product(model.head, batch, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]
