@@ -6,7 +6,7 @@ from typing import Literal
 from number_formats import NumberFormat
 
 # What the cost of a step depends on.
-Part = Literal["attention", "KV cache", "MLP", "experts", "head"]
+Part = Literal["attention", "KV cache", "state", "MLP", "experts", "head"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,33 @@ class Attention:
     window: int | None = None  # tokens that a query attends to, its own among them; None: all
     head_size: int | None = None  # None where queries, keys and values have different sizes
     unabsorbed_multiply_adds: int | None = None  # latent attention: with the keys and values that the latent gives
+    chunked: bool = False  # tokens attend to those of their chunk, which is as long as a window
+    state_bytes: int = 0  # of a sequence, whatever its context
+    state_multiply_adds: int = 0  # of a token with the state
+
+    def kept_tokens(self, context: int) -> int:
+        """Return of how many tokens K/V are kept for a sequence of `context` tokens."""
+        return min(context, self.window) if self.window else context
 
     def attended_tokens(self, context: int) -> int:
         """Return how many tokens the last of `context` tokens attends to."""
-        return min(context, self.window) if self.window else context
+        if self.chunked and self.window:
+            return (context - 1) % self.window + 1
+        return self.kept_tokens(context)
+
+    def list_knots(self, first: int, last: int) -> set[int]:
+        """Return the contexts above `first` and below `last` between which the attended tokens grow evenly."""
+        if not self.window:
+            return set()
+        ends = range(self.window, last, self.window) if self.chunked else (self.window,)
+        return {context for end in ends for context in (end, end + self.chunked) if first < context < last}
 
     def attended_pairs(self, tokens: int) -> int:
         """Return the pairs of a query and a token when each of `tokens` attends to itself and to those before it."""
-        window = self.attended_tokens(tokens)
+        window = self.kept_tokens(tokens)
+        if self.chunked and window:
+            chunks, rest = divmod(tokens, window)
+            return (chunks * window * (window + 1) + rest * (rest + 1)) // 2
         return window * (window + 1) // 2 + (tokens - window) * window
 
 
@@ -111,8 +130,17 @@ class Model:
     def weight_bytes(self) -> int:
         return sum(matrix.copies * matrix.bytes for matrix in self._weights)
 
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of one sequence that do not grow with its context."""
+        return sum(layer.attention.state_bytes for layer in self.layers)
+
     def cache_bytes(self, context: int, cache_format: NumberFormat) -> int:
         """Return the bytes of the keys and values of one sequence of `context` tokens."""
         attentions = [layer.attention for layer in self.layers]
-        numbers = sum(attention.cached_numbers * attention.attended_tokens(context) for attention in attentions)
+        numbers = sum(attention.cached_numbers * attention.kept_tokens(context) for attention in attentions)
         return cache_format.matrix_bytes(numbers, 1)
+
+    def sequence_bytes(self, context: int, cache_format: NumberFormat) -> int:
+        """Return the bytes that are kept for one sequence: K/V and state."""
+        return self.cache_bytes(context, cache_format) + self.state_bytes

@@ -162,7 +162,7 @@ def bound_steps(
                     expected=bound_step(expected, card.burst),
                     bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
                     sustained_s=sustained_step_s(expected, card),
-                    memory_bytes=model.weight_bytes + batch * model.cache_bytes(context, cache_format),
+                    memory_bytes=model.weight_bytes + batch * model.sequence_bytes(context, cache_format),
                     fits=None if largest_batch is None else batch <= largest_batch,
                     largest_batch=largest_batch,
                     compute_bound_batch=compute_bound_batch,
@@ -183,7 +183,7 @@ def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_b
     """Return how many sequences have room for their K/V next to the weights; None if the memory size is unknown."""
     if memory_bytes is None:
         return None
-    return max(0, memory_bytes - model.weight_bytes) // model.cache_bytes(context, cache)
+    return max(0, memory_bytes - model.weight_bytes) // model.sequence_bytes(context, cache)
 
 
 def find_compute_bound_batch(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 from dense import DenseModel, rotation_table
-from families import DEFAULTS_FILE
+from families import DESCRIPTIONS_FILE
 
 from reference import select_layer
 from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, CudaImplementation, Device, Operator
@@ -45,7 +45,7 @@ class Chain(CudaImplementation):
 
     name, fused, graph = "chain", True, True
     kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
-    sources = (EMBED, DEFAULTS_FILE)
+    sources = (EMBED, DESCRIPTIONS_FILE)
     improvements = ("larger batches share the weights", "narrower weights")
 
     @classmethod

@@ -11,7 +11,8 @@ from roofline.api import join_words
 LARGEST_WHOLE = 1 << 40  # beyond it nothing real comes, and products of several stay exact
 
 # By section of the config: fields that cost nothing in a decode step.
-FREE_FIELDS = yaml.safe_load(Path(__file__).with_name("free_fields.yaml").read_text(encoding="utf-8"))
+FREE_FIELDS_FILE = "free_fields.yaml"
+FREE_FIELDS = yaml.safe_load(Path(__file__).with_name(FREE_FIELDS_FILE).read_text(encoding="utf-8"))
 
 
 class BadModel(ValueError):
@@ -42,7 +43,7 @@ class Fields:
         """Return a whole number from `minimum` to LARGEST_WHOLE."""
         value = self._read(name)
         if value is None:
-            raise BadModel(f"{self._name_in_file(name)} is missing")
+            raise BadModel(f"{self.name_in_file(name)} is missing")
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         if isinstance(value, bool) or not is_whole or not minimum <= value <= LARGEST_WHOLE:
             raise self._bad_value(name, value, f"a whole number of {minimum} or more")
@@ -51,6 +52,14 @@ class Fields:
     def read_optional_whole(self, name: str, minimum: int = 1) -> int | None:
         """Return a whole number, or None where it is missing or null."""
         return None if self._read(name) is None else self.read_whole(name, minimum)
+
+    def read_size(self, name: str) -> int | None:
+        """Return a whole number; None where it is missing or null and the family has no default."""
+        return self.read_whole(name) if self.defaults.get(name) else self.read_optional_whole(name)
+
+    def mark_read(self, name: str) -> None:
+        """Accept any value of a field that has no effect next to others."""
+        self._names_read.add(name)
 
     def read_flag(self, name: str) -> bool:
         """Return true or false; false where it is missing or null."""
@@ -64,7 +73,7 @@ class Fields:
         value = self._read(name)
         if isinstance(value, bool) or value not in allowed:
             choices = ", ".join(str(choice) for choice in allowed if choice is not None)
-            raise BadModel(f"{self._name_in_file(name)}: {format_value(value)} is unknown; allowed: {choices}")
+            raise BadModel(f"{self.name_in_file(name)}: {format_value(value)} is unknown; allowed: {choices}")
         return allowed[allowed.index(value)]
 
     def read_names(self, name: str) -> list[str] | None:
@@ -85,7 +94,7 @@ class Fields:
         if value in (None, []):
             return None
         if not isinstance(value, list) or count not in (None, len(value)) or any(item not in allowed for item in value):
-            choices = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
+            choices = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(map(str, allowed))
             raise self._bad_value(name, value, f"a list of {count or 'some'} of {choices}")
         return tuple(value)
 
@@ -96,12 +105,15 @@ class Fields:
             raise self._bad_value(name, value, "a mapping")
         return value or None
 
-    def require_nothing_else(self) -> None:
-        """Raise BadModel for fields that are set, were not read, and are not known to be free."""
-        allowed = self._names_read.union(FREE_FIELDS["quantization_config" if self.prefix else "config"])
-        unread = [self._name_in_file(name) for name, value in self.values.items() if value and name not in allowed]
+    def require_nothing_else(self, free: Sequence[str] = ()) -> None:
+        """Raise BadModel for fields that are set, were not read, and are not known to be free, of all or here."""
+        allowed = self._names_read.union(FREE_FIELDS["quantization_config" if self.prefix else "config"], free)
+        unread = [self.name_in_file(name) for name, value in self.values.items() if value and name not in allowed]
         if unread:
-            raise BadModel(f"{join_words(unread)}: what this costs is not known; remove it if it costs nothing")
+            # Not "remove it": its class may have a default that differs.
+            raise BadModel(
+                f"{join_words(unread)}: what this costs is not known; see {FREE_FIELDS_FILE} if it is nothing"
+            )
 
     def _read(self, name: str) -> Any:
         self._names_read.add(name)
@@ -113,9 +125,10 @@ class Fields:
         return value
 
     def _bad_value(self, name: str, value: Any, allowed: str) -> BadModel:
-        return BadModel(f"{self._name_in_file(name)}: {format_value(value)}; allowed: {allowed}")
+        return BadModel(f"{self.name_in_file(name)}: {format_value(value)}; allowed: {allowed}")
 
-    def _name_in_file(self, name: str) -> str:
+    def name_in_file(self, name: str) -> str:
+        """Return the name that the file has for a field, with the path of the mapping."""
         return format_name(self.prefix + str(self._names_in_file.get(name, name)))
 
 

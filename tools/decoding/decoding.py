@@ -297,6 +297,8 @@ def describe_model(step: DecodeStepBound) -> str:
         lines += f", {speed_tables.format_parameters(model.active_parameters)} active"
     sequence = api.capacity(model.cache_bytes(step.context, cache_format))
     lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
+    if model.state_bytes:
+        lines += f"; a state of {api.capacity(model.state_bytes)} per sequence, whatever its context"
     lines += f"; reads limited by {card.memory_ceiling}"
     formats = [*(linear.format for linear in model.linears), model.head.format, cache_format]
     for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):

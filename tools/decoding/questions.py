@@ -83,8 +83,8 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
     model, burst, batch = step.model, step.card.burst, step.batch
     prefill = prefill_operations(model, request.prompt, request.cached, step.cache_format)
     first, last = request.prompt, request.longest_context
-    windows = {layer.attention.window or 0 for layer in model.layers}
-    knots = sorted({first, last, *(window for window in windows if first < window < last)})
+    attentions = {layer.attention for layer in model.layers}
+    knots = sorted({first, last}.union(*(attention.list_knots(first, last) for attention in attentions)))
     steps = [step_operations(model, batch, context, step.cache_format, expected=True) for context in knots]
     bounds = [bound_step(operations, burst) for operations in steps]
     contexts = numpy.arange(first + 1, last + 1)
@@ -197,6 +197,8 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
     pairs = [attention.attended_pairs(sequence) for attention in attentions]
     causal = TRAINING_FLOPS * sum(a * b for a, b in zip(multiply_adds, pairs, strict=True)) / sequence
     full = TRAINING_FLOPS * sequence * sum(multiply_adds)
+    of_states = TRAINING_FLOPS * sum(attention.state_multiply_adds for attention in attentions)  # whatever the length
+    causal, full = causal + of_states, full + of_states
     parameters = TRAINING_FLOPS * model.active_parameters
     counts = {"6 N": parameters, "6 N + 12 L H Q T": parameters + full, "6 N, causal attention": parameters + causal}
     products = [model.head, *(linear for layer in model.layers for linear in layer.linears)]
