@@ -7,7 +7,7 @@ from roofline.core.formatting import capacity, count_words, duration, mark_doubt
 from roofline.core.grouping import group_by
 from roofline.core.levels import ALL_CORES, LEVEL_TITLES, LEVELS, MAIN_MEMORY, main_memory_ceiling
 from roofline.core.terms import CACHE_LEVELS, DEVICE_TRAITS
-from roofline.report.words import format_picojoules, format_rate
+from roofline.report.words import format_interval, format_picojoules, format_rate
 from roofline.table.rows import Ceiling, ComputeCeiling, DeviceRow, MemoryCeiling, Plateau, Roofline
 
 OPERANDS = 4  # of a multiply-add: three registers read, one written
@@ -103,8 +103,9 @@ def _layer(title: str, size: str, ceilings: CeilingsByName, names: Sequence[str]
     """A layer with the rates, load latency and energy of the ceilings of these names that were measured."""
     measured = [ceilings[name] for name in names if name in ceilings]
     rates = [mark_doubtful(format_rate(ceiling.gb_per_s), ceiling.doubt) for ceiling in measured]
-    sustained_rates = [ceiling.sustained_gb_per_s for ceiling in measured if ceiling.sustained_gb_per_s]
-    rates += [f"{format_rate(rate)} sustained" for rate in sustained_rates]
+    for ceiling in measured:
+        if ceiling.sustained_gb_per_s:
+            rates.append(f"{format_rate(ceiling.sustained_gb_per_s)}{format_interval(ceiling.sustained)} sustained")
     return PyramidLayer(
         name=title,
         size=size,

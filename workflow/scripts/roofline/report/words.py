@@ -21,6 +21,7 @@ from roofline.table.rows import (
     CellRow,
     CheckResult,
     ComputeCeiling,
+    LoadRow,
     MemoryCeiling,
     OwnScore,
     PredictionErrors,
@@ -66,9 +67,12 @@ def format_sustained(ceiling: ComputeCeiling, scale: float = 1) -> str:
     """Return the sustained rate with its 95 % interval, 690 ± 0.42 %; empty if it was not measured."""
     if not ceiling.sustained_tflops:
         return ""
-    half_width = ceiling.sustained.half_width if ceiling.sustained else None
-    interval = f" ± {percent(half_width)}" if half_width is not None else ""
-    return f"{number(scale * ceiling.sustained_tflops)}{interval}"
+    return f"{number(scale * ceiling.sustained_tflops)}{format_interval(ceiling.sustained)}"
+
+
+def format_interval(load: LoadRow | None) -> str:
+    """Return half of the 95 % interval of a load's rate, " ± 0.42 %"; empty if it is not known."""
+    return f" ± {percent(load.half_width)}" if load and load.half_width is not None else ""
 
 
 def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
