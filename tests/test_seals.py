@@ -14,7 +14,7 @@ from roofline.records.base import write
 from roofline.records.operator_record import CellRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
-from roofline.table.seals import find_violations
+from roofline.table.seals import count_redrawn, find_violations
 
 DAY = "2026-11-05T"
 
@@ -113,6 +113,9 @@ def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
     assert breaks(first) == [] and len(breaks(first, forget=True)) == 1
     assert len(breaks(first.resized(rows=7))) == 1
     assert len(breaks(first, seed="0" * 64)) == len(breaks(first, shapes=["a", "b"])) == 1
+    by_code = {"row_norm": drawn, "decode_attn": drawn}
+    sets = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=by_code)
+    assert count_redrawn(replace(run, predictions=[("gpu0/drawn", sets)])) == (1, 1)
 
 
 def test_a_field_that_the_format_gains_leaves_the_hash_of_an_entry_as_it_was():

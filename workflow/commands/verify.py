@@ -27,7 +27,7 @@ from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import count_recomputed, find_unlike_own, find_unlike_rows
+from roofline.table.seals import count_recomputed, count_redrawn, find_unlike_own, find_unlike_rows
 
 RENDERED = RESULTS / "rendered"
 FIGURES = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
@@ -69,6 +69,10 @@ def verify(run: Path) -> int:
     )
     print(f"ok: {len(manifest.outputs)} results agree with the manifest")
     print(f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}")
+    redrawn, other_sets = count_redrawn(results)
+    if redrawn or other_sets:
+        by_others = f"; {other_sets} not: other code drew them" if other_sets else ""
+        print(f"{count_words(redrawn, 'set')} of shapes drawn again from the seals{by_others}")
     for line in describe_amendments(manifest):
         print(line)
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)

@@ -7,11 +7,18 @@ from datetime import datetime
 from math import isclose
 
 from roofline.measure.sealing import MEASURED_SOURCE
+from roofline.operators.base import Operator
 from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256, make_seed
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
-from roofline.records.operator_record import JobRecord, PredictedCell, PredictionsRecord, SealedOwnPrediction
+from roofline.records.operator_record import (
+    DrawnShapes,
+    JobRecord,
+    PredictedCell,
+    PredictionsRecord,
+    SealedOwnPrediction,
+)
 from roofline.records.seal_records import (
     CellPrediction,
     OperatorPredictionRecord,
@@ -103,23 +110,36 @@ def _find_unlike_shapes(
 ) -> Iterator[str]:
     """A line for each operator whose drawn shapes do not follow from the seals, or are not those that were measured.
     Shapes that other code drew, or those of a user's operator, are not drawn again; their seed is recomputed."""
-    operators, records = {operator.rule: operator for operator in builtin_operators()}, dict(results.measured)
+    records = dict(results.measured)
     for rule, drawn in predictions.drawn.items():
         hashes = {seal: sha256.get(seal, "missing") for seal in drawn.seals}
         if make_seed(hashes, drawn.code_sha256) != drawn.seed:
             yield f"{path}: the seed of {rule} does not follow from the seals"
-        elif rule in operators and drawn.code_sha256 == drawing_code_sha256(operators[rule]):
-            job, expected = draw_shapes(operators[rule], hashes, len(drawn.shapes))
+        elif operator := _find_drawing_operator(rule, drawn):
+            job, expected = draw_shapes(operator, hashes, len(drawn.shapes))
             cases = [(case.preset, case.dtype, case.shape) for case in job.cases]
             record = records.get(f"{predictions.device}/{rule}/{DRAWN}.json")
             measured = {one.identity for one in record.measurements} if record else set()
             planned = {
                 cell.identity
                 for cell in predictions.cells
-                if cell.operator == operators[rule].name and (cell.preset, cell.dtype, cell.shape) in cases
+                if cell.operator == operator.name and (cell.preset, cell.dtype, cell.shape) in cases
             }
             if expected != drawn or (record and measured != planned):
                 yield f"{path}: the shapes of {rule} do not follow from the seals"
+
+
+def _find_drawing_operator(rule: str, drawn: DrawnShapes) -> Operator | None:
+    """The operator of the library whose present code drew these shapes; None if other code did."""
+    operators = (operator for operator in builtin_operators() if operator.rule == rule)
+    return next((one for one in operators if drawing_code_sha256(one) == drawn.code_sha256), None)
+
+
+def count_redrawn(results: Results) -> tuple[int, int]:
+    """Return how many sets of drawn shapes of a run are drawn again, and how many not, since other code drew them."""
+    sets = [pair for _, predictions in results.predictions for pair in predictions.drawn.items()]
+    redrawn = sum(_find_drawing_operator(*pair) is not None for pair in sets)
+    return redrawn, len(sets) - redrawn
 
 
 def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
