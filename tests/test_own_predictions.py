@@ -169,7 +169,7 @@ def test_pages_and_terminal_have_the_score():
     _, table = table_of(predict(MEASURED, cpu_time_s=300 * US))
     report = build_report(table)
     pages = build_pages(report)
-    for text in (pages["verification.md"], pages["ROOFLINE.md"], pages["report.html"], screen.format_summary(report)):
+    for text in (pages["verification.md"], pages["report.html"], screen.format_summary(report)):
         assert "300 us" in text or "median error 200 %" in text.replace("\u00a0", " ")
     assert "300 us" in pages["verification.md"] and "+200 %" in pages["verification.md"]
 
