@@ -27,7 +27,7 @@ from roofline.records.seal_records import CellPrediction
 USERS = "operation"  # the operator of the config's `operations`, which have counts and no code
 
 MIXED = "mixed"  # what pages say where a roof takes less than NAMED_SHARE
-NAMED_SHARE = 0.6  # of the GPU time that a roof takes at least where pages say that it sets the time
+NAMED_SHARE = 0.6  # of the GPU time, on a CPU of the CPU time: what a roof takes where pages say that it sets the time
 REPEAT_SPREAD = "a fraction: the fastest of the timed blocks over the slowest, less 1; null for fewer than two"
 DECIDING_VALUE = "the figure that decides: a fraction, a count or watts; null where there is none"
 ERROR = "a fraction: predicted over measured, less 1"
@@ -333,8 +333,9 @@ class CellRow(CellKeyRow):
 
     @property
     def shown_regime(self) -> str | None:
-        """The regime as pages name it: `mixed` where the roof that sets it takes less than 60 % of the GPU time."""
-        shares = self.gpu_time_shares
+        """The regime as pages name it: `mixed` where the roof that sets it takes less than 60 % of the GPU time,
+        or on a CPU of the CPU time."""
+        shares = self.gpu_time_shares or self.cpu_time_shares
         named_by_roof = self.regime in (COMPUTE_BOUND, MEMORY_BOUND)
         return MIXED if named_by_roof and shares and shares.roof < NAMED_SHARE else self.regime
 
