@@ -93,7 +93,7 @@ class Model:
     source: str  # of its config
     model_type: str
     layers: tuple[ModelLayer, ...]
-    tables: tuple[Matrix, ...]  # of embeddings
+    tables: tuple[Matrix, ...]  # of embeddings, that of the tokens first; a token needs a row of each
     vectors: tuple[Matrix, ...]  # after the last layer
     head: Matrix
     tied: bool  # the head is the embedding table itself
@@ -119,8 +119,9 @@ class Model:
 
     @property
     def active_parameters(self) -> int:
-        """The number of parameters that one token needs, embedding tables included."""
-        return sum(matrix.per_token * matrix.parameters for matrix in self._weights)
+        """The number of parameters that one token needs; of the tables, that of the embedding alone."""
+        further_tables = sum(table.parameters for table in self.tables[1:])
+        return sum(matrix.per_token * matrix.parameters for matrix in self._weights) - further_tables
 
     @property
     def has_routed_experts(self) -> bool:

@@ -292,9 +292,8 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
 def describe_model(step: DecodeStepBound) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
     model, card, cache_format = step.model, step.card, step.cache_format
-    lines = f"{speed_tables.format_parameters(model.parameters)} parameters"
-    if model.active_parameters != model.parameters:
-        lines += f", {speed_tables.format_parameters(model.active_parameters)} active"
+    parameters, active = map(speed_tables.format_parameters, (model.parameters, model.active_parameters))
+    lines = f"{parameters} parameters" + (f", {active} active" if active != parameters else "")
     sequence = api.capacity(model.cache_bytes(step.context, cache_format))
     lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
     if model.state_bytes:

@@ -189,6 +189,19 @@ def test_flops_of_training_are_counted_by_hand():
     assert rates[0]["most_tokens_per_s"] == pytest.approx(800e12 / (6 * products + causal))
 
 
+E4B = {"model_type": "gemma4_text", "num_hidden_layers": 42, "hidden_size": 2560, "intermediate_size": 10240}
+E4B |= {"num_key_value_heads": 2, "num_kv_shared_layers": 18, "dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize("config", [E4B, config_file.SHIPPED_MODELS["llama-3.2-1b"]["config"]])
+def test_a_rate_below_the_bound_is_below_the_peak_where_the_embedding_is_the_head(config):
+    found = build_model("mine", "made up", config)
+    card = replace(CARD, datasheet_tflops=CEILINGS.tflops)
+    (_, _, causal) = questions.rate_training(found, card, 4096, None)
+    (parameters, _, causal) = questions.rate_training(found, card, 4096, 0.99 * causal["most_tokens_per_s"])
+    assert 0.5 < parameters["share_of_datasheet"] < causal["share_of_datasheet"] < 1
+
+
 def test_experts_windows_and_latents_are_counted_as_they_are_trained():
     counts = {}
     for name in ("gpt-oss-20b", "deepseek-v3"):
