@@ -41,13 +41,15 @@ class Matrix:
 class Attention:
     """The attention of one layer: what it caches of a token, and what a query computes with a cached token."""
 
-    cached_numbers: int  # per token
+    cached_numbers: int  # per token; 0 if it uses those of another layer
+    read_numbers: int  # per token that is attended to
     multiply_adds: int  # of a query with a token, for the scores and for the values, over all heads
     window: int | None = None  # tokens that a query attends to, its own among them; None: all
     head_size: int | None = None  # None where queries, keys and values have different sizes
     unabsorbed_multiply_adds: int | None = None  # latent attention: with the keys and values that the latent gives
     chunked: bool = False  # tokens attend to those of their chunk, which is as long as a window
     state_bytes: int = 0  # of a sequence, whatever its context
+    state_dtype: str = "fp32"  # of its products
     state_multiply_adds: int = 0  # of a token with the state
 
     def kept_tokens(self, context: int) -> int:
@@ -56,9 +58,7 @@ class Attention:
 
     def attended_tokens(self, context: int) -> int:
         """Return how many tokens the last of `context` tokens attends to."""
-        if self.chunked and self.window:
-            return (context - 1) % self.window + 1
-        return self.kept_tokens(context)
+        return self.attended_pairs(context) - self.attended_pairs(context - 1)
 
     def list_knots(self, first: int, last: int) -> set[int]:
         """Return the contexts above `first` and below `last` between which the attended tokens grow evenly."""

@@ -172,11 +172,11 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     has_sinks = {kind: reader.is_set(setting) for kind, setting in family.sinks.items()}
     if has_sinks.get(reader.kind):
         vectors.append(reader.make_vector("sinks", "attention", heads))
-    sizes, cached_heads = head_size + value_size, 0 if reader.shared else kv_heads
-    common_size = head_size if value_size == head_size else None
+    sizes, common_size = head_size + value_size, head_size if value_size == head_size else None
+    numbers, multiply_adds = kv_heads * sizes, heads * sizes
+    of_cache = 0 if reader.shared else numbers, numbers
     chunked = reader.kind == CHUNKED
-    attention = Attention(cached_heads * sizes, heads * sizes, reader.window, common_size, chunked=chunked)
-    return linears, vectors, attention
+    return linears, vectors, Attention(*of_cache, multiply_adds, reader.window, common_size, chunked=chunked)
 
 
 def delta_attention(reader: LayerReader) -> AttentionParts:
@@ -205,7 +205,8 @@ def delta_attention(reader: LayerReader) -> AttentionParts:
     state_format = HUGGING_FACE_FORMATS[fields.read_choice("mamba_ssm_dtype", tuple(HUGGING_FACE_FORMATS))]
     state_bytes = state_format.matrix_bytes(elements, 1) + reader.plain.matrix_bytes(convolved, kernel - 1)
     # A token multiplies the state with its key, adds an outer product to it, and multiplies it with its query.
-    return linears, vectors, Attention(0, 0, state_bytes=state_bytes, state_multiply_adds=3 * elements)
+    state = {"state_bytes": state_bytes, "state_dtype": state_format.product_dtype}
+    return linears, vectors, Attention(0, 0, 0, **state, state_multiply_adds=3 * elements)
 
 
 def latent_attention(reader: LayerReader) -> AttentionParts:
@@ -236,9 +237,9 @@ def latent_attention(reader: LayerReader) -> AttentionParts:
         reader.make_linear("self_attn.kv_b_proj", "attention", heads * (plain_size + value_size), rank),
         reader.make_linear("self_attn.o_proj", "attention", hidden, heads * value_size, bias),
     ]
-    cached_numbers, multiply_adds = rank + rotary_size, heads * (rank + rotary_size + rank)
+    numbers, multiply_adds = rank + rotary_size, heads * (rank + rotary_size + rank)
     unabsorbed = heads * (key_size + value_size)
-    return linears, vectors, Attention(cached_numbers, multiply_adds, reader.window, None, unabsorbed)
+    return linears, vectors, Attention(numbers, numbers, multiply_adds, reader.window, None, unabsorbed)
 
 
 def layers_alike(reader: LayerReader) -> Layers:

@@ -64,16 +64,18 @@ def _list_operations(
         operations += [_make_product(linear, tokens, expected) for linear in layer.linears]
         operations += [_make_operation(vector, vector.bytes) for vector in layer.vectors]
         attention = layer.attention
-        moved_tokens = attention.attended_tokens(cached + 1) - 1 + attention.kept_tokens(new)
-        moved_bytes = batch * moved_tokens * cache.matrix_bytes(attention.cached_numbers, 1)
+        read_numbers = attention.read_numbers * (attention.attended_tokens(cached + 1) - 1)
+        written_numbers = attention.cached_numbers * attention.kept_tokens(new)
+        moved_bytes = batch * cache.matrix_bytes(read_numbers + written_numbers, 1)
         pairs = attention.attended_pairs(cached + new) - attention.attended_pairs(cached)
         unabsorbed = None if absorbed else attention.unabsorbed_multiply_adds
         flops = 2 * (unabsorbed or attention.multiply_adds) * batch * pairs
         if attention.multiply_adds:
             operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, cache.product_dtype))
-        if attention.state_bytes:  # read, and written back
-            moved_bytes, flops = 2 * batch * attention.state_bytes, 2 * attention.state_multiply_adds * tokens
-            operations.append(ModelOperation("state", "state", moved_bytes, flops, cache.product_dtype))
+        if attention.state_bytes:  # read if there is one, and written
+            moved_bytes = (2 if cached else 1) * batch * attention.state_bytes
+            flops = 2 * attention.state_multiply_adds * tokens
+            operations.append(ModelOperation("state", "state", moved_bytes, flops, attention.state_dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
     operations.append(_make_product(model.head, batch * headed, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]

@@ -164,17 +164,25 @@ def test_what_families_add_is_counted(config, parameters, cached, cached_later):
     assert (found.parameters, found.cache_bytes(1, fp8), later) == (parameters, cached, cached_later)
 
 
+def test_layers_that_share_keys_and_values_keep_none_and_read_those_of_others():
+    found, context, fp8 = build_model("mine", "made up", GEMMA_4 | E4B), 1000, PLAIN_FORMATS["fp8"]
+    step = operations.step_operations(found, 3, context, fp8)
+    # 7 of 42 layers attend to all with heads of 512, 3 of them with K/V of others; 35 to 1000 with heads of 256.
+    of_others = 3 * 2 * 2 * 512 + 15 * 2 * 2 * 256
+    read = (7 * 2 * 2 * 512 + 35 * 2 * 2 * 256) * (context - 1) + found.cache_bytes(1, fp8)
+    assert sum(o.count * o.bytes for o in step if o.part == "KV cache") == 3 * read
+    assert found.cache_bytes(context, fp8) == read - of_others * (context - 1)
+
+
 def test_a_state_is_apart_from_keys_and_values():
     found = build_model("mine", "made up", QWEN_27B)
     # 48 layers of 48 heads of 128 x 128 in fp32, and 3 inputs of the convolution in bf16.
     assert found.state_bytes == 48 * (48 * 128 * 128 * 4 + 3 * 10_240 * 2)
     assert found.sequence_bytes(1000, PLAIN_FORMATS["bf16"]) == 1000 * 65_536 + found.state_bytes
-    states = [o for o in operations.step_operations(found, 2, 1000, PLAIN_FORMATS["bf16"]) if o.part == "state"]
-    assert sum(o.count * o.bytes for o in states) == 2 * 2 * found.state_bytes  # read and written, of two sequences
 
 
 def test_a_chunk_is_kept_whole_and_attended_to_from_its_start():
-    attention = Attention(1, 1, window=4, chunked=True)
+    attention = Attention(1, 1, 1, window=4, chunked=True)
     assert [attention.attended_tokens(context) for context in range(1, 10)] == [1, 2, 3, 4, 1, 2, 3, 4, 1]
     assert [attention.kept_tokens(context) for context in (3, 4, 9)] == [3, 4, 4]
     assert attention.attended_pairs(9) == sum(map(attention.attended_tokens, range(1, 10)))

@@ -202,6 +202,25 @@ def test_a_rate_below_the_bound_is_below_the_peak_where_the_embedding_is_the_hea
     assert 0.5 < parameters["share_of_datasheet"] < causal["share_of_datasheet"] < 1
 
 
+def test_a_state_is_read_and_written_once_and_multiplied_three_times_by_every_token():
+    found = build_model("mine", "made up", {"model_type": "qwen3_5_text", "dtype": "bfloat16"})
+    layers, elements = 24, 32 * 128 * 128  # of 32 layers; a matrix for each head, in fp32
+    state_bytes = layers * (4 * elements + 2 * (2 * 16 * 128 + 32 * 128) * 3)  # and inputs of the convolution
+    for operations, states, tokens in (
+        (step_operations(found, 2, 1000, BF16), 2 * 2, 2),
+        (verification_operations(found, 2, 5, 1000, BF16), 2 * 2, 2 * 5),
+        (prefill_operations(found, 1000, 400, BF16), 2, 600),
+        (prefill_operations(found, 1000, 0, BF16), 1, 1000),  # without one to read
+    ):
+        assert total(operations, "bytes", "state") == states * state_bytes
+        assert total(operations, "flops", "state") == tokens * layers * 2 * 3 * elements
+        assert {one.product_dtype for one in operations if one.part == "state"} == {"fp32"}
+    parameters, full, causal = (row["flops_per_token"] for row in questions.rate_training(found, CARD, 1000, None))
+    of_states = 6 * layers * 3 * elements
+    assert full - parameters - of_states == 12 * 8 * 16 * 256 * 1000
+    assert causal - parameters - of_states == pytest.approx(12 * 8 * 16 * 256 * 1001 / 2)
+
+
 def test_experts_windows_and_latents_are_counted_as_they_are_trained():
     counts = {}
     for name in ("gpt-oss-20b", "deepseek-v3"):
