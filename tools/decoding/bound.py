@@ -1,7 +1,7 @@
 """Decode speed: the upper bound that the ceilings of a card set, and what fits its memory."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum  # the same in every version of Python
 
@@ -116,7 +116,8 @@ class DecodeStepBound:
     first_token_sustained_s: float | None = None
     output_tokens_per_s: float | None = None  # of whole requests, prefill included
     speculative_tokens_per_s: float | None = None
-    speculation_loses_from: int | None = None  # the batch from which it costs more than it gives, at this context
+    speculation_gains_from: int | None = None  # the smallest batch that fits at which it is faster, at this context
+    speculation_loses_from: int | None = None  # the batch from which on it is slower, if that fits, at this context
 
     @property
     def joules_per_token(self) -> float | None:
@@ -195,6 +196,15 @@ def find_compute_bound_batch(
         operations = step_operations(model, batch, context, cache_format, expected=True)
         return bound_step(operations, ceilings).limited_by == "compute"
 
-    limit = LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
-    batch = bisect_left(range(limit + 1), True, lo=1, key=is_compute_bound)
-    return batch if batch <= limit else None
+    return find_batch(is_compute_bound, 1, limit_batch(largest_batch))
+
+
+def limit_batch(largest_batch: int | None) -> int:
+    """Return the largest batch to consider, of those that fit."""
+    return LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
+
+
+def find_batch(condition: Callable[[int], bool], first: int, last: int) -> int | None:
+    """Return the batch of `first` to `last` from which on a condition holds; None if it does not hold at `last`."""
+    batch = bisect_left(range(last + 1), True, lo=first, key=condition)
+    return batch if batch <= last else None

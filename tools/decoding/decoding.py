@@ -8,6 +8,7 @@ MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a c
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -75,7 +76,7 @@ def answer(arguments: Namespace) -> list[str]:
     entry = config_file.find_model(arguments.model)
     model = config_file.read_model(entry)
     request, speculation = arguments.request, arguments.speculation
-    if speculation:
+    if speculation.drafts:
         questions.require_draft(model, entry["config"], speculation)
     contexts = choose_contexts(arguments, model)
     cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
@@ -84,8 +85,7 @@ def answer(arguments: Namespace) -> list[str]:
     steps = []
     for card in cards:
         bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
-        bounds = questions.add_request_rates(questions.add_first_token(bounds, request), request)
-        steps.append(questions.add_speculation(bounds, speculation))
+        steps.append(questions.add_answers(bounds, request, speculation))
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
     training_rows = [*chain.from_iterable(training)]
@@ -93,7 +93,8 @@ def answer(arguments: Namespace) -> list[str]:
     FOLDER.mkdir(parents=True, exist_ok=True)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
     api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
-    answers = {"steps": speed_tables.list_steps(steps, measured), "training": training_rows}
+    step_rows = speed_tables.list_steps(steps, measured, asdict(request) | asdict(speculation))
+    answers = {"steps": step_rows, "training": training_rows}
     written = speed_tables.write_answers(answers, picture)
     lines = [questions.describe_training(rows[0]) for rows in training]
     for on_card in steps:
@@ -138,23 +139,25 @@ def parse_arguments(argv: list[str]) -> Namespace:
     if arguments.cache not in (None, *CACHE_DTYPES):
         raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
     request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
-    if request.cached and request.cached >= request.prompt:
-        raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
+    if request.prefix and request.prefix >= request.prompt:
+        raise api.UserError(f"PREFIX: {request.prefix}; allowed: fewer tokens than IN ({request.prompt})")
     if request.answer and (arguments.context or not request.prompt):
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
     arguments.request, arguments.speculation = request, read_speculation(arguments)
+    if request.answer and arguments.draft:
+        raise api.UserError("DRAFT with OUT; allowed: one of them, the output rate is of steps without drafts")
     if arguments.tokens_per_s and not arguments.train:
         raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN")
     return arguments
 
 
-def read_speculation(arguments: Namespace) -> Speculation | None:
-    """Return the speculation that is asked for, if any. Raises UserError."""
+def read_speculation(arguments: Namespace) -> Speculation:
+    """Return the speculation that is asked for. Raises UserError."""
     drafts, accepted = arguments.draft, arguments.accept
     if not drafts:
         if accepted or arguments.draft_params:
             raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
-        return None
+        return Speculation()
     if not accepted or not 1 <= accepted <= drafts + 1:
         given = f"{accepted:g}" if accepted else "missing"
         raise api.UserError(f"ACCEPT: {given}; allowed: tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})")

@@ -1,14 +1,13 @@
 """What is asked about a model beyond its decode steps: first tokens, whole requests, speculation and training."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 from architecture import Matrix, Model
-from bound import LARGEST_BATCH, CardLimits, DecodeStepBound, bound_step, sustained_step_s
-from config_file import BadModel
+from bound import Bound, CardLimits, DecodeStepBound, bound_step, find_batch, limit_batch, sustained_step_s
+from config_fields import BadModel, Fields
 from number_formats import NumberFormat
 from operations import ModelOperation, prefill_operations, step_operations, verification_operations
 
@@ -24,7 +23,7 @@ class GenerationRequest:
     """Tokens of a prompt, of its start that is cached, and of the answer. Without a prompt there is no request."""
 
     prompt: int = 0
-    cached: int = 0
+    prefix: int = 0
     answer: int = 0
 
     @property
@@ -35,63 +34,80 @@ class GenerationRequest:
 
 @dataclass(frozen=True)
 class Speculation:
-    """Tokens drafted for each verification, and those that it gives: one, and the drafts that are accepted."""
+    """Tokens drafted for each verification, and those that it gives: one, and the drafts that are accepted.
 
-    drafts: int
-    accepted: float
+    Without drafts there is no speculation.
+    """
+
+    drafts: int = 0
+    accepted: float = 1
     draft_parameters: float | None = None  # of a draft model; None: the layer for multi-token prediction
 
 
+def add_answers(
+    steps: Sequence[DecodeStepBound], request: GenerationRequest, speculation: Speculation
+) -> list[DecodeStepBound]:
+    """Return the steps of a card, with the answers on a request and on speculation that are asked for.
+
+    The prefill is of a prompt that is alone on the card, the output rate of a batch of such requests.
+    """
+    model, card, first_token, first_token_sustained_s = steps[0].model, steps[0].card, None, None
+    if request.prompt:
+        prefill = prefill_operations(model, request.prompt, request.prefix, steps[0].cache_format)
+        first_token, first_token_sustained_s = bound_step(prefill, card.burst), sustained_step_s(prefill, card)
+    gaining_batches = {step.context: _find_gaining_batches(step, speculation) for step in steps}
+    return [
+        replace(
+            step,
+            first_token=first_token,
+            first_token_sustained_s=first_token_sustained_s,
+            output_tokens_per_s=_output_rate(step, request, first_token),
+            speculative_tokens_per_s=_speculative_rate(step, speculation, step.batch) if speculation.drafts else None,
+            speculation_gains_from=gaining_batches[step.context][0],
+            speculation_loses_from=gaining_batches[step.context][1],
+        )
+        for step in steps
+    ]
+
+
 # ---------------------------------------------------------------- first tokens and whole requests
-
-
-def add_first_token(steps: Sequence[DecodeStepBound], request: GenerationRequest) -> list[DecodeStepBound]:
-    """Return the steps of a card, with the bound of the prefill of a prompt that is alone on it, if there is one."""
-    if not request.prompt:
-        return [*steps]
-    model, card, cache_format = steps[0].model, steps[0].card, steps[0].cache_format
-    operations = prefill_operations(model, request.prompt, request.cached, cache_format)
-    bound, sustained_s = bound_step(operations, card.burst), sustained_step_s(operations, card)
-    return [replace(step, first_token=bound, first_token_sustained_s=sustained_s) for step in steps]
 
 
 def describe_first_token(step: DecodeStepBound, request: GenerationRequest) -> str:
     """Return a sentence on the time to the first token; "" without a prompt."""
     if not step.first_token:
         return ""
-    cached = f" ({request.cached} cached)" if request.cached else ""
+    cached = f" ({request.prefix} cached)" if request.prefix else ""
     limit = f"{step.first_token.limited_by}-bound"
     if step.model.has_routed_experts:
         limit += ", experts by uniform routing"
     at_least, sustained_s = f"at least {duration(step.first_token.seconds)} ({limit})", step.first_token_sustained_s
     about = f"; at the sustained rate about {duration(sustained_s)}" if sustained_s else ""
-    return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}{about}."
+    return f" First token of a prompt of {count_words(request.prompt, 'token')}{cached}: {at_least}{about}."
 
 
-def add_request_rates(steps: Sequence[DecodeStepBound], request: GenerationRequest) -> list[DecodeStepBound]:
-    """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
-    if not request.answer:
-        return [*steps]
-    return [replace(step, output_tokens_per_s=_output_rate(step, request)) for step in steps]
-
-
-def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
+def _output_rate(step: DecodeStepBound, request: GenerationRequest, first_token: Bound | None) -> float | None:
     """Return the output tokens per second of a batch: one prompt after another, each with its first token, then steps.
 
     A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
+    None if no answer is asked for.
     """
-    model, burst, batch = step.model, step.card.burst, step.batch
-    prefill = prefill_operations(model, request.prompt, request.cached, step.cache_format)
+    if not first_token or not request.answer:
+        return None
     first, last = request.prompt, request.longest_context
-    attentions = {layer.attention for layer in model.layers}
+    attentions = {layer.attention for layer in step.model.layers}
     knots = sorted({first, last}.union(*(attention.list_knots(first, last) for attention in attentions)))
-    steps = [step_operations(model, batch, context, step.cache_format, expected=True) for context in knots]
-    bounds = [bound_step(operations, burst) for operations in steps]
+    bounds = [_bound_plain_step(step, step.batch, context) for context in knots]
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
-    prompt_s = bound_step(prefill, burst).seconds
-    return batch * request.answer / (batch * prompt_s + float(numpy.maximum(memory_times, compute_times).sum()))
+    steps_s = float(numpy.maximum(memory_times, compute_times).sum())
+    return step.batch * request.answer / (step.batch * first_token.seconds + steps_s)
+
+
+def _bound_plain_step(step: DecodeStepBound, batch: int, context: int) -> Bound:
+    operations = step_operations(step.model, batch, context, step.cache_format, expected=True)
+    return bound_step(operations, step.card.burst)
 
 
 # ---------------------------------------------------------------- speculation
@@ -99,9 +115,9 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
 
 def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculation) -> None:
     """Raise BadModel if the draft is neither a model of a known size nor a layer of the config."""
-    config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
-    layers = [config.get(name) for name in MTP_FIELDS]
-    if not speculation.draft_parameters and not any(isinstance(count, int) and count > 0 for count in layers):
+    fields = Fields({**config, **(config.get("text_config") or {})}, {})  # of a model that sees or hears as well
+    counts = [fields.read_optional_whole(name, minimum=0) for name in MTP_FIELDS]
+    if not speculation.draft_parameters and not any(counts):
         names = " or ".join(MTP_FIELDS)
         raise BadModel(f"DRAFT: the config of {model.name} has no {names}; allowed: with DRAFT_PARAMS")
 
@@ -125,21 +141,6 @@ def draft_operations(
     return step_operations(replace(model, layers=(layer,)), batch, context, cache_format, expected=True)
 
 
-def add_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation | None) -> list[DecodeStepBound]:
-    """Return the steps, with the speculative rate, and the batch from which it is lower than the rate without."""
-    if not speculation:
-        return [*steps]
-    losing_batches = {step.context: _find_losing_batch(step, speculation) for step in steps}
-    return [
-        replace(
-            step,
-            speculative_tokens_per_s=_speculative_rate(step, speculation, step.batch),
-            speculation_loses_from=losing_batches[step.context],
-        )
-        for step in steps
-    ]
-
-
 def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: int) -> float:
     """Return the tokens per second of a batch: a token drafted after another, then a verification of them all."""
     model, context, cache_format, burst = step.model, step.context, step.cache_format, step.card.burst
@@ -149,37 +150,46 @@ def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: in
     return batch * speculation.accepted / (speculation.drafts * draft_s + verification_s)
 
 
-def _find_losing_batch(step: DecodeStepBound, speculation: Speculation) -> int | None:
-    """Return the batch from which on speculation is slower; None if it is not at LARGEST_BATCH.
+def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> tuple[int | None, int | None]:
+    """Return the batch from which speculation is faster and that from which it is slower again, of those that fit.
 
-    Few sequences may lose too, if their further positions read further experts: the last crossing counts.
+    Few sequences may lose too, if their further positions read further experts.
     """
 
     def loses(batch: int) -> bool:
-        plain = step_operations(step.model, batch, step.context, step.cache_format, expected=True)
-        plain_rate = batch / bound_step(plain, step.card.burst).seconds
+        plain_rate = batch / _bound_plain_step(step, batch, step.context).seconds
         return _speculative_rate(step, speculation, batch) < plain_rate
 
-    doublings = [1 << power for power in range(LARGEST_BATCH.bit_length())]
-    last_gain = max((batch for batch in doublings if not loses(batch)), default=0)
-    if last_gain == LARGEST_BATCH:
-        return None
-    return bisect_left(range(2 * last_gain + 1), True, lo=last_gain + 1, key=loses)
+    last = limit_batch(step.largest_batch)
+    if not speculation.drafts or not last:
+        return None, None
+    batches = [*(1 << power for power in range(last.bit_length())), last]
+    gaining = [batch for batch in batches if not loses(batch)]
+    if not gaining:
+        return None, 1
+    gains_from = find_batch(lambda batch: not loses(batch), gaining[0] // 2 + 1, gaining[0])
+    return gains_from, find_batch(loses, gaining[-1] + 1, last)
 
 
-def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation | None) -> str:
-    """Return sentences on the rate of the first step, and where speculation costs more than it gives; "" without it."""
+def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation) -> str:
+    """Return sentences on the rate of the first step, and on where speculation is faster; "" without it."""
     first = steps[0]
-    if not speculation or not first.speculative_tokens_per_s:
+    if not first.speculative_tokens_per_s:
         return ""
     gain = number(first.speculative_tokens_per_s / first.tokens_per_s)
     given = f"{count_words(speculation.drafts, 'draft')}, {number(speculation.accepted)} tokens per verification"
-    lines = f" Speculation ({given}): at most {number(first.speculative_tokens_per_s)} tokens/s, {gain} times as many."
-    batches = {step.context: step.speculation_loses_from for step in steps}
-    losing = [f"batch {batch} (context {context})" for context, batch in batches.items() if batch]
-    if not losing:
-        return f"{lines} At large batches it gives more than it costs."
-    return f"{lines} At large batches it costs more than it gives, from {join_words(losing)}."
+    speed = f"{number(first.speculative_tokens_per_s)} tokens/s"
+    speed = f"{speed} expected by uniform routing" if first.model.has_routed_experts else f"at most {speed}"
+    lines = f" Speculation ({given}): {speed}, {gain} times as many."
+    ranges = {}
+    for step in steps:
+        if step.speculation_gains_from:
+            last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
+            ranges[step.context] = f"batch {step.speculation_gains_from} {last}"
+        elif step.speculation_loses_from:
+            ranges[step.context] = "no batch"
+    places = [f"{batches} (context {context})" for context, batches in ranges.items()]
+    return f"{lines} Of the batches that fit, it is faster at {join_words(places)}." if places else lines
 
 
 # ---------------------------------------------------------------- training

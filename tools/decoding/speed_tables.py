@@ -19,8 +19,9 @@ HEAD_WIDTH = 8  # letters of a line in the head of a column
 SCHEMA_VERSION = 1  # of the data
 STEP_FIELDS = (
     *("batch", "context", "tokens_per_s", "most_tokens_per_s", "sustained_s"),
-    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s", "speculation_loses_from"),
-    *("usd_per_million_tokens", "memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
+    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s"),
+    *("speculation_gains_from", "speculation_loses_from", "usd_per_million_tokens"),
+    *("memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
 )
 MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
@@ -90,12 +91,15 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def list_steps(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> list[dict[str, Any]]:
-    """Return the answers on steps: a row for each card, context and batch, in seconds and bytes."""
+def list_steps(
+    steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps, asked: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return a row for each card, context and batch: what was asked and the answers, in seconds and bytes."""
     rows = []
     for step in chain.from_iterable(steps):
         timed = measured.get((step.batch, step.context))
-        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title}
+        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title, **asked}
+        row["usd_per_hour"] = step.card.usd_per_hour
         row |= {name: getattr(step, name) for name in STEP_FIELDS}
         row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
         row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}

@@ -24,6 +24,7 @@ CEILINGS = CardCeilings(4000.0, {"bf16": 800.0, "fp16": 800.0, "fp32": 50.0, "fp
 CARD = CardLimits("A card", "made up", 141 * 10**9, "hbm_read", CEILINGS, usd_per_hour=3.6)
 H100, H200 = (str(CHECKOUT / "reference" / name) for name in ("nvidia-h100-80gb-hbm3", "nvidia-h200"))
 A100 = "NVIDIA A100-SXM4-80GB"
+NO_REQUEST, NO_DRAFTS = GenerationRequest(), Speculation()
 
 
 def model(name, **changed):
@@ -77,7 +78,7 @@ def test_a_prompt_reads_the_experts_that_its_tokens_are_expected_to_use():
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b", "mixtral-8x7b", "deepseek-v3"])
 def test_a_mix_is_the_sum_of_its_prompts_and_of_every_step(name):
     found, request = model(name), GenerationRequest(100, 20, 60)  # gpt-oss: over its window of 128
-    (step,) = questions.add_request_rates(bound.bound_steps(found, CARD, [300], [159], BF16), request)
+    (step,) = questions.add_answers(bound.bound_steps(found, CARD, [300], [159], BF16), request, NO_DRAFTS)
     seconds = 300 * bound.bound_step(prefill_operations(found, 100, 20, BF16), CEILINGS).seconds
     for context in range(101, 160):
         seconds += bound.bound_step(step_operations(found, 300, context, BF16, expected=True), CEILINGS).seconds
@@ -138,22 +139,43 @@ def test_further_positions_read_further_experts():
 def test_speculation_costs_its_drafts_and_a_verification_until_it_loses():
     found, speculation = model("llama-3-8b"), Speculation(3, 2.5, 1e9)
     steps = bound.bound_steps(found, CARD, [1, 8], [64], BF16)
-    one, eight = questions.add_speculation(steps, speculation)
+    one, eight = questions.add_answers(steps, NO_REQUEST, speculation)
     verification = bound.bound_step(verification_operations(found, 8, 4, 64, BF16), CEILINGS).seconds
     assert eight.speculative_tokens_per_s == pytest.approx(8 * 2.5 / (3 * 2e9 / 4e12 + verification))
     assert one.speculation_loses_from == eight.speculation_loses_from > 8
     around = [one.speculation_loses_from - 1, one.speculation_loses_from]
-    before, after = questions.add_speculation(bound.bound_steps(found, CARD, around, [64], BF16), speculation)
+    before, after = questions.add_answers(bound.bound_steps(found, CARD, around, [64], BF16), NO_REQUEST, speculation)
     assert before.speculative_tokens_per_s >= before.tokens_per_s
     assert after.speculative_tokens_per_s < after.tokens_per_s
-    (never,) = questions.add_speculation(steps[:1], Speculation(3, 1, 1e9))
-    assert never.speculation_loses_from == 1
+    (never,) = questions.add_answers(steps[:1], NO_REQUEST, Speculation(3, 1, 1e9))
+    assert (never.speculation_gains_from, never.speculation_loses_from) == (None, 1)
+    (few_fit,) = bound.bound_steps(found, replace(CARD, memory_bytes=17 * 10**9), [1], [64], BF16)
+    (few_fit,) = questions.add_answers([few_fit], NO_REQUEST, speculation)
+    assert few_fit.largest_batch < one.speculation_loses_from and few_fit.speculation_loses_from is None
+    drafts = questions.draft_operations(found, speculation, 8, 64, BF16)
+    assert total(drafts, "flops") == 8 * 2 * 1e9
+
+
+def test_where_few_sequences_of_a_mixture_lose_the_batch_from_which_they_gain_is_found():
+    found, speculation = model("mixtral-8x7b"), Speculation(3, 1.9, 1e9)
+    card = replace(CARD, memory_bytes=None)
+    (one,) = questions.add_answers(bound.bound_steps(found, card, [1], [64], BF16), NO_REQUEST, speculation)
+    gains, loses = one.speculation_gains_from, one.speculation_loses_from
+    around = bound.bound_steps(found, card, [gains - 1, gains, loses - 1, loses], [64], BF16)
+    around = questions.add_answers(around, NO_REQUEST, speculation)
+    assert [step.speculative_tokens_per_s >= step.tokens_per_s for step in around] == [False, True, True, False]
+    said = questions.describe_speculation([one], speculation)
+    assert f"batch {gains} to {loses - 1}" in said and "at most" not in said
+    gain = speed_tables.build_card_table(around, {}).columns.index("gain")
+    cell = float(speed_tables.build_card_table(around, {}).rows[1][gain])
+    assert cell == pytest.approx(around[1].speculative_tokens_per_s / around[1].tokens_per_s, rel=0.01)
 
 
 def test_the_layer_for_multi_token_prediction_is_a_last_layer_behind_a_joint_matrix():
     found, speculation = model("deepseek-v3"), Speculation(1, 1.8)
-    for config in ({}, {"num_nextn_predict_layers": 0}, {"num_nextn_predict_layers": "1"}):
-        with pytest.raises(BadModel, match="DRAFT_PARAMS"):
+    wrong = {"num_nextn_predict_layers": "1"}
+    for config, word in (({}, "PARAMS"), ({"num_nextn_predict_layers": 0}, "PARAMS"), (wrong, "num_nextn.*'1'")):
+        with pytest.raises(BadModel, match=word):
             questions.require_draft(found, config, speculation)
     questions.require_draft(found, {"text_config": {"mtp_num_hidden_layers": 1}}, speculation)
     questions.require_draft(found, {"num_nextn_predict_layers": 1}, speculation)
@@ -175,7 +197,7 @@ MTP = [(2, 2.18, 81.5 / 51), (3, 2.44, 82 / 51)]
 def test_published_gains_are_near_the_ratio_of_the_bounds(name, batch, context, parameters, published):
     steps = bound.bound_steps(model(name), card_limits.load_card(H200), [batch], [context], BF16)
     for drafts, accepted, gain in published:
-        (step,) = questions.add_speculation(steps, Speculation(drafts, accepted, parameters))
+        (step,) = questions.add_answers(steps, NO_REQUEST, Speculation(drafts, accepted, parameters))
         assert step.speculative_tokens_per_s / step.tokens_per_s == pytest.approx(gain, rel=0.1)
 
 
