@@ -2,7 +2,7 @@
 
     python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--in 1024 --out 256] [--price 2.5] [--help]
 
-MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
+MODEL is a config.json of Hugging Face or a name of shipped.yaml, CARD a run or a card of config/datasheets.yaml.
 """
 
 import sys
@@ -59,8 +59,7 @@ def main(argv: list[str]) -> int:
 def list_models(arguments: Namespace) -> list[str]:
     """Return the paragraphs on the models that have a name; write them as data. Raises UserError."""
     measured_here = [str(api.RESULTS)] if (api.RESULTS / "manifest.json").exists() else []
-    names = [name for name in arguments.card if name] or measured_here
-    rows = speed_tables.list_models([load_card(name) for name in names])
+    rows = speed_tables.list_models([load_card(name) for name in arguments.card or measured_here])
     FOLDER.mkdir(parents=True, exist_ok=True)
     written = speed_tables.write_answers({"models": rows}, FOLDER / "models")
     table = speed_tables.format_narrow(speed_tables.build_model_table(rows))
@@ -80,23 +79,21 @@ def answer(arguments: Namespace) -> list[str]:
         questions.require_draft(model, entry["config"], speculation)
     contexts = choose_contexts(arguments, model)
     cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
-    names = [name for name in arguments.card if name] or [str(api.RESULTS)]
-    cards = set_prices([load_card(name) for name in names], arguments.price)
+    cards = set_prices([load_card(name) for name in arguments.card or [str(api.RESULTS)]], arguments.price)
     steps = []
     for card in cards:
         bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
         steps.append(questions.add_answers(bounds, request, speculation))
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
-    training_rows = [*chain.from_iterable(training)]
     measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
     FOLDER.mkdir(parents=True, exist_ok=True)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
     api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
     step_rows = speed_tables.list_steps(steps, measured, asdict(request) | asdict(speculation))
-    answers = {"steps": step_rows, "training": training_rows}
+    answers = {"steps": step_rows, "training": [*chain.from_iterable(training)]}
     written = speed_tables.write_answers(answers, picture)
-    lines = [questions.describe_training(rows[0]) for rows in training]
+    lines = [*map(questions.describe_training, training)]
     for on_card in steps:
         line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
         lines.append(line + questions.describe_speculation(on_card, speculation))
@@ -108,7 +105,7 @@ def answer(arguments: Namespace) -> list[str]:
     else:
         tables = [speed_tables.build_comparison_table(steps)]
     if training:
-        tables.insert(0, speed_tables.build_training_table(training_rows))
+        tables.insert(0, speed_tables.build_training_table(training))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -119,7 +116,7 @@ def answer(arguments: Namespace) -> list[str]:
 def parse_arguments(argv: list[str]) -> Namespace:
     """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
     parser = ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
-    model_help = "a config.json, or a name of tools/decoding/README.md; without it these names are listed"
+    model_help = "a config.json, or a name of tools/decoding/shipped.yaml; without it these are listed"
     parser.add_argument("model", metavar="MODEL", nargs="?", help=model_help)
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
     parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
@@ -136,6 +133,9 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--train", type=partial(parse_number, "TRAIN", int), help="tokens of a sequence in training")
     parser.add_argument("--tokens-per-s", type=partial(parse_number, "TOKENS_PER_S", float), help="of each card")
     arguments = parser.parse_args(argv)
+    arguments.card = [name for name in arguments.card if name]
+    if not arguments.model and any(value for name, value in vars(arguments).items() if name != "card"):
+        raise api.UserError("MODEL is missing; without it, only CARD is allowed")
     if arguments.cache not in (None, *CACHE_DTYPES):
         raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
     request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
@@ -146,8 +146,8 @@ def parse_arguments(argv: list[str]) -> Namespace:
     arguments.request, arguments.speculation = request, read_speculation(arguments)
     if request.answer and arguments.draft:
         raise api.UserError("DRAFT with OUT; allowed: one of them, the output rate is of steps without drafts")
-    if arguments.tokens_per_s and not arguments.train:
-        raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN")
+    if arguments.tokens_per_s and (not arguments.train or len(arguments.card) > 1):
+        raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN, and one CARD")
     return arguments
 
 
@@ -201,12 +201,13 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     Raises BadModel for a context or a request that is longer than the model can attend to.
     """
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
-    trained = [arguments.train] if arguments.train else []
-    fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
-    contexts = arguments.context or request_contexts or fitting or [model.longest_context]
-    if beyond := [context for context in [*contexts, *request_contexts, *trained] if context > model.longest_context]:
+    longest = max(1, model.longest_context - arguments.speculation.drafts)  # a verification attends to the drafts too
+    fitting = [context for context in DEFAULT_CONTEXTS if context <= longest] or [longest]
+    contexts = arguments.context or request_contexts or fitting
+    tokens = max([*contexts, *request_contexts]) + arguments.speculation.drafts, arguments.train or 0
+    if max(tokens) > model.longest_context:
         allowed = f"{model.longest_context} or fewer"
-        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, TRAIN, or IN and OUT); allowed: {allowed}")
+        raise BadModel(f"{model.name}: {max(tokens)} tokens (CONTEXT or IN, OUT and DRAFT; TRAIN); allowed: {allowed}")
     return contexts
 
 

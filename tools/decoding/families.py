@@ -279,8 +279,11 @@ def layers_by_type(reader: LayerReader) -> Layers:
     if isinstance(family.period, str) and (kinds or flags):
         fields.mark_read(family.period)
     elif not kinds and not flags:
-        period = fields.read_whole(family.period) if isinstance(family.period, str) else family.period
-        fields.assumed_defaults["layer_types"] = f"{FULL} every {period} layers"
+        if isinstance(family.period, str):
+            period = fields.read_whole(family.period)
+        else:
+            period = family.period
+            fields.assumed_defaults["layer_types"] = f"{FULL} every {period} layers"
         flags = tuple((layer + 1) % period for layer in range(reader.layers))
     kinds = kinds or tuple(family.other_kind if flag else FULL for flag in flags or ())
     return [(kind, None if kind == FULL else window) for kind in kinds]
@@ -351,14 +354,14 @@ def sparse_mlp(reader: LayerReader) -> MlpParts:
     """Return routed experts, maybe next to shared ones, or the MLP of a layer that has none."""
     fields, family = reader.fields, reader.family
     experts, size = routed_experts(reader), fields.read_whole(family.expert_size)
-    shared = (fields.read_optional_whole(family.shared_count, minimum=0) or 0) * size if family.shared_count else 0
-    if family.shared_size:
-        shared = fields.read_optional_whole(family.shared_size, minimum=0) or 0
+    shared_name = family.shared_size or family.shared_count
+    shared = fields.read_optional_whole(shared_name, minimum=0) if shared_name else None
     if not SPARSE_LAYERS[family.sparse_layers](reader):
         return dense_mlp(reader, fields.read_whole(family.dense_size)), []
     fields.mark_read(family.dense_size)
     if shared:
-        experts += dense_mlp(reader, shared, "mlp.shared_experts", "experts")
+        shared_size = shared if family.shared_size else shared * size
+        experts += dense_mlp(reader, shared_size, "mlp.shared_experts", "experts")
     if family.shared_gate:
         experts.append(reader.make_linear("mlp.shared_expert_gate", "experts", 1, reader.hidden))
     return experts, []

@@ -11,11 +11,13 @@ from config_fields import BadModel, Fields
 from number_formats import NumberFormat
 from operations import ModelOperation, prefill_operations, step_operations, verification_operations
 
-from roofline.api import count_words, duration, join_words, number
+from roofline.api import UserError, count_words, duration, join_words, number
 
 TRAINING_DTYPE = "bf16"
 TRAINING_FLOPS = 6  # of a multiply-add: two forward, two for each of the two gradients
-MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")  # layers for multi-token prediction
+MFU_COUNT = "6 N + 12 L H Q T"  # that of PaLM
+# Layers for multi-token prediction.
+MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules")
 
 
 @dataclass(frozen=True)
@@ -200,37 +202,43 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
 
     PaLM's count (2204.02311, appendix B) has every parameter that a token uses, and attention to all tokens of the
     sequence. The bound has the products alone: no embedding table, and attention within windows to tokens before.
-    Raises NoCeiling.
+    Raises NoCeiling, and UserError for a rate above the bound.
     """
-    attentions = [layer.attention for layer in model.layers]
-    multiply_adds = [attention.unabsorbed_multiply_adds or attention.multiply_adds for attention in attentions]
-    pairs = [attention.attended_pairs(sequence) for attention in attentions]
-    causal = TRAINING_FLOPS * sum(a * b for a, b in zip(multiply_adds, pairs, strict=True)) / sequence
-    full = TRAINING_FLOPS * sequence * sum(multiply_adds)
-    of_states = TRAINING_FLOPS * sum(attention.state_multiply_adds for attention in attentions)  # whatever the length
-    causal, full = causal + of_states, full + of_states
-    parameters = TRAINING_FLOPS * model.active_parameters
-    counts = {"6 N": parameters, "6 N + 12 L H Q T": parameters + full, "6 N, causal attention": parameters + causal}
-    products = [model.head, *(linear for layer in model.layers for linear in layer.linears)]
-    least = causal + TRAINING_FLOPS * sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    causal, full, products = 0.0, 0.0, [model.head]
+    for layer in model.layers:
+        attention = layer.attention
+        multiply_adds = attention.unabsorbed_multiply_adds or attention.multiply_adds
+        causal += attention.state_multiply_adds + multiply_adds * attention.attended_pairs(sequence) / sequence
+        full += attention.state_multiply_adds + multiply_adds * sequence
+        products += layer.linears
+    parameters = model.active_parameters
+    counts = {"6 N": parameters, MFU_COUNT: parameters + full, "6 N, causal attention": parameters + causal}
+    least_flops = causal + sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    least_flops *= TRAINING_FLOPS
     dtype = card.burst.substitute_dtype(TRAINING_DTYPE)
+    most = card.burst.tflops[dtype] * 1e12 / least_flops
+    if tokens_per_s and tokens_per_s > most:
+        allowed = f"{number(most)} or less, the bound of one {card.name}; is it of several cards?"
+        raise UserError(f"TOKENS_PER_S: {tokens_per_s:g}; allowed: {allowed}")
     sustained = card.sustained.tflops.get(dtype) if card.sustained else None
     peaks = {"datasheet": card.datasheet_tflops.get(dtype), "sustained": sustained}
+    common = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype}
+    common |= {"trained_tokens_per_s": tokens_per_s, "most_tokens_per_s": most}
+    common["sustained_tokens_per_s"] = sustained * 1e12 / least_flops if sustained else None
     rows = []
-    for name, flops in counts.items():
-        flops_per_s = flops * (tokens_per_s or 0)
-        shares = {f"share_of_{of}": flops_per_s / (peak * 1e12) if peak else None for of, peak in peaks.items()}
-        row = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype, "flops_counted": name}
-        row |= {"flops_per_token": flops, "trained_tokens_per_s": tokens_per_s, **shares}
-        row["most_tokens_per_s"] = card.burst.tflops[dtype] * 1e12 / least
-        row["sustained_tokens_per_s"] = sustained * 1e12 / least if sustained else None
-        rows.append(row)
+    for name, multiply_adds in counts.items():
+        flops = TRAINING_FLOPS * multiply_adds
+        shares = {of: flops * (tokens_per_s or 0) / (peak * 1e12) if peak else None for of, peak in peaks.items()}
+        row = {**common, "flops_counted": name, "flops_per_token": flops}
+        rows.append(row | {f"share_of_{of}": share for of, share in shares.items()})
     return rows
 
 
-def describe_training(row: Mapping[str, Any]) -> str:
-    """Return sentences on the bound of a card, on what N is, and on what MFU does not count, from the row of 6 N."""
-    lines = f"Training on {row['card']}, sequences of {row['sequence']} tokens: at most "
+def describe_training(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return sentences on MFU, on the bound of a card, and on what N is, from the rows of `rate_training`."""
+    row, mfu = rows[0], next(row["share_of_datasheet"] for row in rows if row["flops_counted"] == MFU_COUNT)
+    lines = f"MFU {100 * mfu:.1f} % ({MFU_COUNT}). " if mfu else ""
+    lines += f"Training on {row['card']}, sequences of {count_words(row['sequence'], 'token')}: at most "
     lines += f"{number(row['most_tokens_per_s'])} tokens/s per card in {row['dtype']}"
     if row["sustained_tokens_per_s"]:
         lines += f", about {number(row['sustained_tokens_per_s'])} at the sustained rate"

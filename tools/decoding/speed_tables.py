@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,9 +114,7 @@ def list_steps(
 
 def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
     """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
-    names = [card_steps[0].card.name.removeprefix("NVIDIA ") for card_steps in steps]
-    names = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
-    rows = []
+    names, rows = _name_cards(card_steps[0].card.title for card_steps in steps), []
     for row_steps in zip(*steps, strict=True):
         row = [str(row_steps[0].batch), str(row_steps[0].context)]
         prices = {}
@@ -130,15 +128,21 @@ def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.Ma
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
-def build_training_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
+def _name_cards(titles: Iterable[str]) -> list[str]:
+    """Return short names of cards, numbered where two are alike."""
+    names = [title.partition(" (")[0].removeprefix("NVIDIA ") for title in titles]
+    return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
+def build_training_table(training: Sequence[Sequence[Mapping[str, Any]]]) -> api.MarkdownTable:
     """Return a token's FLOPs by each count, and what share of the peaks of each card a rate of training reaches."""
-    columns = ["FLOPs counted", "card", "GFLOP per token", "of the datasheet", "of the sustained rate"]
+    columns = ["FLOPs counted", "card", "dtype", "GFLOP per token", "of the datasheet", "of the sustained rate"]
     lines = []
-    for row in rows:
-        shares = [row["share_of_datasheet"], row["share_of_sustained"]]
-        cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
-        card = row["card"].partition(" (")[0]
-        lines.append([row["flops_counted"], card, api.number(row["flops_per_token"] / 1e9), *cells])
+    for card, rows in zip(_name_cards(rows[0]["card"] for rows in training), training, strict=True):
+        for row in rows:
+            shares = [row["share_of_datasheet"], row["share_of_sustained"]]
+            cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
+            lines.append([row["flops_counted"], card, row["dtype"], api.number(row["flops_per_token"] / 1e9), *cells])
     return api.drop_empty_columns(columns, lines)
 
 
@@ -157,8 +161,7 @@ def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
 
 def build_model_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
     """Return the table of the rows of `list_models`."""
-    names = [card.partition(" (")[0].removeprefix("NVIDIA ") for card in rows[0]["largest_batch"]]
-    heads = [f"sequences that fit, {name}" for name in names]
+    heads = [f"sequences that fit, {name}" for name in _name_cards(rows[0]["largest_batch"])]
     columns = ["model", "parameters", "active", "weights", f"K/V of {LISTED_CONTEXT} tokens", *heads]
     table_rows = []
     for row in rows:

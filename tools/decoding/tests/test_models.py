@@ -51,6 +51,11 @@ def test_a_missing_field_is_taken_from_the_family():
     found = build_model("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
     assert found.assumed_defaults == {"sliding_window": "4096", "vocab_size": "32000"}
     assert {layer.attention.window for layer in found.layers} == {4096}
+    (given, missing) = (
+        build_model("mine", "made up", {"model_type": "qwen3_next", **fields}).assumed_defaults
+        for fields in ({"full_attention_interval": 4}, {})
+    )
+    assert not {"full_attention_interval", "layer_types"} & given.keys() and missing["full_attention_interval"] == "4"
 
 
 GEMMA = {"model_type": "gemma2", "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42}
@@ -135,6 +140,7 @@ A4B |= {"num_key_value_heads": 8, "num_global_key_value_heads": 2, "enable_moe_b
 A4B |= {"top_k_experts": 8, "moe_intermediate_size": 704}
 E4B = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 42, "num_key_value_heads": 2}
 E4B |= {"hidden_size_per_layer_input": 256, "num_kv_shared_layers": 18, "attention_k_eq_v": False}
+DOUBLE = {"use_double_wide_mlp": True}  # of the layers that share K/V
 QWEN_27B = {"model_type": "qwen3_5_text", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 64}
 QWEN_27B |= {"num_attention_heads": 24, "linear_num_value_heads": 48, "dtype": "bfloat16"}
 MIMO = {"model_type": "mimo_v2", "hybrid_layer_pattern": [int(n > 0 and (n + 1) % 6 > 0) for n in range(48)]}
@@ -150,6 +156,7 @@ GLM = {"model_type": "glm4_moe", "head_dim": 128, "attention_bias": True}
     [
         (GEMMA_4 | A4B, 25_233_141_790, 112_640, 10_240),  # gemma-4-26B-A4B
         (GEMMA_4 | E4B, 7_463_013_418, 28_672, 8_192),  # gemma-4-E4B
+        (GEMMA_4 | E4B | DOUBLE, 7_463_013_418 + 18 * 3 * 2560 * 10240, 28_672, 8_192),
         (QWEN_27B, 26_895_998_464, 32_768, 32_768),  # Qwen3.6-27B
         (MIMO, 308_778_780_864, 111_360, 11_520),  # MiMo-V2.5
         (MAVERICK, 400_711_848_960, 98_304, 24_576),  # Llama-4-Maverick
