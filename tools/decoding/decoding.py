@@ -80,10 +80,9 @@ def answer(arguments: Namespace) -> list[str]:
     contexts = choose_contexts(arguments, model)
     cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
     cards = set_prices([load_card(name) for name in arguments.card or [str(api.RESULTS)]], arguments.price)
-    steps = []
-    for card in cards:
-        bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
-        steps.append(questions.add_answers(bounds, request, speculation))
+    batches = arguments.batch or DEFAULT_BATCHES
+    bounds = [bound_steps(model, card, batches, contexts, cache_format) for card in cards]
+    steps = [questions.add_answers(card_bounds, request, speculation) for card_bounds in bounds]
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
     measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
@@ -100,12 +99,8 @@ def answer(arguments: Namespace) -> list[str]:
     if reason:
         lines.append(f"Not measured: {reason}.")
     lines += [describe_model(on_card[0]) for on_card in steps]
-    if len(cards) == 1:
-        tables = [speed_tables.build_card_table(steps[0], measured)]
-    else:
-        tables = [speed_tables.build_comparison_table(steps)]
-    if training:
-        tables.insert(0, speed_tables.build_training_table(training))
+    tables = [speed_tables.build_training_table(training)] if training else []
+    tables.append(speed_tables.build_step_table(steps, measured))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -119,11 +114,11 @@ def parse_arguments(argv: list[str]) -> Namespace:
     model_help = "a config.json, or a name of tools/decoding/shipped.yaml; without it these are listed"
     parser.add_argument("model", metavar="MODEL", nargs="?", help=model_help)
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
-    parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
-    parser.add_argument("--context", type=partial(parse_counts, "CONTEXT"), help="tokens of each sequence: 1024,8192")
+    parser.add_argument("--batch", type=partial(parse_numbers, "BATCH", int), help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--context", type=partial(parse_numbers, "CONTEXT", int), help="tokens of each: 1024,8192")
     parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
-    parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
+    parser.add_argument("--price", type=partial(parse_numbers, "PRICE", float), help="dollars per card and hour")
     parser.add_argument("--in", type=partial(parse_number, "IN", int), dest="prompt", help="tokens of a prompt")
     parser.add_argument("--prefix", type=partial(parse_number, "PREFIX", int), help="those of it that are cached")
     parser.add_argument("--out", type=partial(parse_number, "OUT", int), dest="answer", help="tokens of its answer")
@@ -164,35 +159,24 @@ def read_speculation(arguments: Namespace) -> Speculation:
     return Speculation(drafts, accepted, arguments.draft_params)
 
 
-def parse_counts(variable: str, text: str) -> list[int]:
-    """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
-    allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
-    return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, allowed)))
+def parse_numbers(variable: str, kind: type, text: str) -> list:
+    """Return the numbers of a list such as 1,8,32, whole ones once each. Raises UserError with the variable of make."""
+    lowest, highest = RANGES[kind]
+    try:
+        numbers = [kind(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(lowest <= number <= highest for number in numbers):
+        allowed = f"whole numbers from 1 to {LARGEST_WHOLE}" if kind is int else "numbers above 0"
+        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}, such as 1,8,32")
+    return list(dict.fromkeys(numbers)) if kind is int else numbers
 
 
 def parse_number(variable: str, kind: type, text: str) -> int | float:
     """Return a number of a kind. Raises UserError with the variable of make."""
-    allowed = f"a whole number from 1 to {LARGEST_WHOLE}" if kind is int else "a number above 0"
-    (number,) = parse_numbers(variable, [text], kind, allowed)
-    return number
-
-
-def parse_prices(text: str) -> list[float]:
-    """Return the dollars per hour of each card, or one price for all. Raises UserError."""
-    allowed = "dollars per card and hour, such as 2.5, or one for each card"
-    return parse_numbers("PRICE", text.split(","), float, allowed)
-
-
-def parse_numbers(variable: str, texts: list[str], kind: type, allowed: str) -> list:
-    """Return numbers of a kind. Raises UserError if a text is none, or not within the range of its kind."""
-    lowest, highest = RANGES[kind]
-    try:
-        numbers = [kind(text) for text in texts]
-    except ValueError:
-        numbers = []
-    if not numbers or not all(lowest <= number <= highest for number in numbers):
-        raise api.UserError(f"{variable}: {','.join(texts)!r}; allowed: {allowed}")
-    return numbers
+    if "," in text:
+        raise api.UserError(f"{variable}: {text!r}; allowed: one number")
+    return parse_numbers(variable, kind, text)[0]
 
 
 def choose_contexts(arguments: Namespace, model: Model) -> list[int]:

@@ -57,7 +57,8 @@ def add_answers(
     if request.prompt:
         prefill = prefill_operations(model, request.prompt, request.prefix, steps[0].cache_format)
         first_token, first_token_sustained_s = bound_step(prefill, card.burst), sustained_step_s(prefill, card)
-    gaining_batches = {step.context: _find_gaining_batches(step, speculation) for step in steps}
+    step_by_context = {step.context: step for step in steps}
+    gaining = {context: _find_gaining_batches(step, speculation) for context, step in step_by_context.items()}
     return [
         replace(
             step,
@@ -65,8 +66,8 @@ def add_answers(
             first_token_sustained_s=first_token_sustained_s,
             output_tokens_per_s=_output_rate(step, request, first_token),
             speculative_tokens_per_s=_speculative_rate(step, speculation, step.batch) if speculation.drafts else None,
-            speculation_gains_from=gaining_batches[step.context][0],
-            speculation_loses_from=gaining_batches[step.context][1],
+            speculation_gains_from=gaining[step.context][0],
+            speculation_loses_from=gaining[step.context][1],
         )
         for step in steps
     ]

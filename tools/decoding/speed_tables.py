@@ -38,6 +38,11 @@ class MeasuredStep(NamedTuple):
 MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 
+def build_step_table(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> api.MarkdownTable:
+    """Return the table of one card, or the comparison of several."""
+    return build_card_table(steps[0], measured) if len(steps) == 1 else build_comparison_table(steps)
+
+
 def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
     """Return the table of a model's steps on one card, a row for each, without columns that would be empty."""
     rows = [_build_row(step, measured.get((step.batch, step.context))) for step in steps]
