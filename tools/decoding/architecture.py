@@ -138,8 +138,7 @@ class Model:
 
     def cache_bytes(self, context: int, cache_format: NumberFormat) -> int:
         """Return the bytes of the keys and values of one sequence of `context` tokens."""
-        attentions = [layer.attention for layer in self.layers]
-        numbers = sum(attention.cached_numbers * attention.kept_tokens(context) for attention in attentions)
+        numbers = sum(one.attention.cached_numbers * one.attention.kept_tokens(context) for one in self.layers)
         return cache_format.matrix_bytes(numbers, 1)
 
     def sequence_bytes(self, context: int, cache_format: NumberFormat) -> int:

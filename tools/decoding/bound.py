@@ -11,7 +11,7 @@ from operations import ModelOperation, step_operations
 
 from roofline.api import DTYPES, datasheets
 
-LARGEST_BATCH = 1 << 20
+LARGEST_BATCH = 1 << 20  # to consider where the memory size is unknown
 
 
 class NoCeiling(ValueError):
@@ -150,25 +150,25 @@ def bound_steps(
     bounds = []
     for context in contexts:
         largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
-        compute_bound_batch = find_compute_bound_batch(model, context, cache_format, card.burst, largest_batch)
+        last = LARGEST_BATCH if largest_batch is None else largest_batch
+        compute_bound_batch = find_compute_bound_batch(model, card, context, cache_format, last)
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
-            bounds.append(
-                DecodeStepBound(
-                    model=model,
-                    card=card,
-                    cache_format=cache_format,
-                    batch=batch,
-                    context=context,
-                    expected=bound_step(expected, card.burst),
-                    bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
-                    sustained_s=sustained_step_s(expected, card),
-                    memory_bytes=model.weight_bytes + batch * model.sequence_bytes(context, cache_format),
-                    fits=None if largest_batch is None else batch <= largest_batch,
-                    largest_batch=largest_batch,
-                    compute_bound_batch=compute_bound_batch,
-                )
+            step = DecodeStepBound(
+                model=model,
+                card=card,
+                cache_format=cache_format,
+                batch=batch,
+                context=context,
+                expected=bound_step(expected, card.burst),
+                bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
+                sustained_s=sustained_step_s(expected, card),
+                memory_bytes=model.weight_bytes + batch * model.sequence_bytes(context, cache_format),
+                fits=None if largest_batch is None else batch <= largest_batch,
+                largest_batch=largest_batch,
+                compute_bound_batch=compute_bound_batch,
             )
+            bounds.append(step)
     return bounds
 
 
@@ -188,20 +188,15 @@ def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_b
 
 
 def find_compute_bound_batch(
-    model: Model, context: int, cache_format: NumberFormat, ceilings: CardCeilings, largest_batch: int | None
+    model: Model, card: CardLimits, context: int, cache: NumberFormat, last: int
 ) -> int | None:
-    """Return the smallest compute-bound batch; None if every batch up to a `largest_batch` is memory-bound."""
+    """Return the smallest compute-bound batch; None if every batch up to the `last` is memory-bound."""
 
     def is_compute_bound(batch: int) -> bool:
-        operations = step_operations(model, batch, context, cache_format, expected=True)
-        return bound_step(operations, ceilings).limited_by == "compute"
+        operations = step_operations(model, batch, context, cache, expected=True)
+        return bound_step(operations, card.burst).limited_by == "compute"
 
-    return find_batch(is_compute_bound, 1, limit_batch(largest_batch))
-
-
-def limit_batch(largest_batch: int | None) -> int:
-    """Return the largest batch to consider, of those that fit."""
-    return LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
+    return find_batch(is_compute_bound, 1, last)
 
 
 def find_batch(condition: Callable[[int], bool], first: int, last: int) -> int | None:

@@ -100,7 +100,8 @@ def answer(arguments: Namespace) -> list[str]:
         lines.append(f"Not measured: {reason}.")
     lines += [describe_model(on_card[0]) for on_card in steps]
     tables = [speed_tables.build_training_table(training)] if training else []
-    tables.append(speed_tables.build_step_table(steps, measured))
+    compare = speed_tables.build_comparison_table
+    tables.append(compare(steps) if len(cards) > 1 else speed_tables.build_card_table(steps[0], measured))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -148,15 +149,13 @@ def parse_arguments(argv: list[str]) -> Namespace:
 
 def read_speculation(arguments: Namespace) -> Speculation:
     """Return the speculation that is asked for. Raises UserError."""
-    drafts, accepted = arguments.draft, arguments.accept
-    if not drafts:
-        if accepted or arguments.draft_params:
-            raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
-        return Speculation()
-    if not accepted or not 1 <= accepted <= drafts + 1:
+    drafts, accepted = arguments.draft or 0, arguments.accept or 0
+    if not drafts and (accepted or arguments.draft_params):
+        raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
+    if drafts and not 1 <= accepted <= drafts + 1:
         given = f"{accepted:g}" if accepted else "missing"
         raise api.UserError(f"ACCEPT: {given}; allowed: tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})")
-    return Speculation(drafts, accepted, arguments.draft_params)
+    return Speculation(drafts, accepted or 1, arguments.draft_params)
 
 
 def parse_numbers(variable: str, kind: type, text: str) -> list:

@@ -98,13 +98,11 @@ class LayerReader:
     @cached_property
     def _layer_fields(self) -> Fields:
         """Return the sizes of this layer alone, which transformers saves by its number, with leading zeros."""
-        section = "per_layer_config"
-        by_layer = Fields(
-            (self.family.sizes_by_layer and self.fields.read_mapping(section)) or {}, {}, prefix=f"{section}."
-        )
+        section = self.fields.read_mapping("per_layer_config") if self.family.sizes_by_layer else None
+        by_layer = Fields(section or {}, {}, prefix="per_layer_config.")
         number = str(self.layer).lstrip("0")
         key = next((name for name in by_layer.values if name.lstrip("0") == number), "")
-        sizes = Fields(by_layer.read_mapping(key) or {}, {}, prefix=f"{section}.{key}.")
+        sizes = Fields(by_layer.read_mapping(key) or {}, {}, prefix=f"per_layer_config.{key}.")
         sizes.require_nothing_else(("head_dim", "num_key_value_heads"))
         return sizes
 
@@ -279,10 +277,8 @@ def layers_by_type(reader: LayerReader) -> Layers:
     if isinstance(family.period, str) and (kinds or flags):
         fields.mark_read(family.period)
     elif not kinds and not flags:
-        if isinstance(family.period, str):
-            period = fields.read_whole(family.period)
-        else:
-            period = family.period
+        period = fields.read_whole(family.period) if isinstance(family.period, str) else family.period
+        if period == family.period:  # not of the file, nor of a field that has a default
             fields.assumed_defaults["layer_types"] = f"{FULL} every {period} layers"
         flags = tuple((layer + 1) % period for layer in range(reader.layers))
     kinds = kinds or tuple(family.other_kind if flag else FULL for flag in flags or ())

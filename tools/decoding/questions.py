@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy
 from architecture import Matrix, Model
-from bound import Bound, CardLimits, DecodeStepBound, bound_step, find_batch, limit_batch, sustained_step_s
+from bound import LARGEST_BATCH, Bound, CardLimits, DecodeStepBound, bound_step, find_batch, sustained_step_s
 from config_fields import BadModel, Fields
 from number_formats import NumberFormat
-from operations import ModelOperation, prefill_operations, step_operations, verification_operations
+from operations import ModelOperation, Operations, prefill_operations, step_operations, verification_operations
 
 from roofline.api import UserError, count_words, duration, join_words, number
 
@@ -57,20 +57,16 @@ def add_answers(
     if request.prompt:
         prefill = prefill_operations(model, request.prompt, request.prefix, steps[0].cache_format)
         first_token, first_token_sustained_s = bound_step(prefill, card.burst), sustained_step_s(prefill, card)
-    step_by_context = {step.context: step for step in steps}
-    gaining = {context: _find_gaining_batches(step, speculation) for context, step in step_by_context.items()}
-    return [
-        replace(
-            step,
-            first_token=first_token,
-            first_token_sustained_s=first_token_sustained_s,
-            output_tokens_per_s=_output_rate(step, request, first_token),
-            speculative_tokens_per_s=_speculative_rate(step, speculation, step.batch) if speculation.drafts else None,
-            speculation_gains_from=gaining[step.context][0],
-            speculation_loses_from=gaining[step.context][1],
-        )
-        for step in steps
-    ]
+    answers: dict[str, Any] = {"first_token": first_token, "first_token_sustained_s": first_token_sustained_s}
+    answered: list[DecodeStepBound] = []
+    for step in steps:
+        answers["output_tokens_per_s"] = _output_rate(step, request, first_token)
+        if speculation.drafts:
+            answers["speculative_tokens_per_s"] = _speculative_rate(step, speculation, step.batch)
+            if not answered or answered[-1].context != step.context:
+                answers |= _find_gaining_batches(step, speculation)
+        answered.append(replace(step, **answers))
+    return answered
 
 
 # ---------------------------------------------------------------- first tokens and whole requests
@@ -126,8 +122,8 @@ def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculat
 
 
 def draft_operations(
-    model: Model, speculation: Speculation, batch: int, context: int, cache_format: NumberFormat
-) -> list[ModelOperation]:
+    model: Model, speculation: Speculation, batch: int, context: int, cache: NumberFormat
+) -> Operations:
     """Return the operations that draft one token of each sequence, the head among them.
 
     The layer for multi-token prediction is one like the last, after a matrix that joins the embedding of a token and
@@ -141,7 +137,7 @@ def draft_operations(
     norms = Matrix("enorm and hnorm", "MLP", 2 * hidden, 1, plain)
     last = model.layers[-1]
     layer = replace(last, linears=(joint, *last.linears), vectors=(norms, *last.vectors))
-    return step_operations(replace(model, layers=(layer,)), batch, context, cache_format, expected=True)
+    return step_operations(replace(model, layers=(layer,)), batch, context, cache, expected=True)
 
 
 def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: int) -> float:
@@ -153,7 +149,7 @@ def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: in
     return batch * speculation.accepted / (speculation.drafts * draft_s + verification_s)
 
 
-def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> tuple[int | None, int | None]:
+def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> dict[str, int | None]:
     """Return the batch from which speculation is faster and that from which it is slower again, of those that fit.
 
     Few sequences may lose too, if their further positions read further experts.
@@ -163,15 +159,11 @@ def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> tu
         plain_rate = batch / _bound_plain_step(step, batch, step.context).seconds
         return _speculative_rate(step, speculation, batch) < plain_rate
 
-    last = limit_batch(step.largest_batch)
-    if not speculation.drafts or not last:
-        return None, None
-    batches = [*(1 << power for power in range(last.bit_length())), last]
-    gaining = [batch for batch in batches if not loses(batch)]
-    if not gaining:
-        return None, 1
+    last = LARGEST_BATCH if step.largest_batch is None else step.largest_batch
+    batches = [*(1 << power for power in range(last.bit_length())), last] if last else []
+    gaining = [batch for batch in batches if not loses(batch)] or [0]
     gains_from = find_batch(lambda batch: not loses(batch), gaining[0] // 2 + 1, gaining[0])
-    return gains_from, find_batch(loses, gaining[-1] + 1, last)
+    return {"speculation_gains_from": gains_from, "speculation_loses_from": find_batch(loses, gaining[-1] + 1, last)}
 
 
 def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation) -> str:
@@ -186,13 +178,10 @@ def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculat
     lines = f" Speculation ({given}): {speed}, {gain} times as many."
     ranges = {}
     for step in steps:
-        if step.speculation_gains_from:
-            last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
-            ranges[step.context] = f"batch {step.speculation_gains_from} {last}"
-        elif step.speculation_loses_from:
-            ranges[step.context] = "no batch"
-    places = [f"{batches} (context {context})" for context, batches in ranges.items()]
-    return f"{lines} Of the batches that fit, it is faster at {join_words(places)}." if places else lines
+        last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
+        batches = f"batch {step.speculation_gains_from} {last}" if step.speculation_gains_from else "none"
+        ranges[f"{batches} (context {step.context})"] = None
+    return f"{lines} Of the batches that fit, it is faster at {join_words(ranges)}."
 
 
 # ---------------------------------------------------------------- training
@@ -214,8 +203,8 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
         products += layer.linears
     parameters = model.active_parameters
     counts = {"6 N": parameters, MFU_COUNT: parameters + full, "6 N, causal attention": parameters + causal}
-    least_flops = causal + sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
-    least_flops *= TRAINING_FLOPS
+    multiplied = sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    least_flops = TRAINING_FLOPS * (multiplied + causal)
     dtype = card.burst.substitute_dtype(TRAINING_DTYPE)
     most = card.burst.tflops[dtype] * 1e12 / least_flops
     if tokens_per_s and tokens_per_s > most:

@@ -4,7 +4,8 @@ import csv
 import io
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,9 @@ import roofline.api as api
 
 HEAD_WIDTH = 8  # letters of a line in the head of a column
 SCHEMA_VERSION = 1  # of the data
-STEP_FIELDS = (
-    *("batch", "context", "tokens_per_s", "most_tokens_per_s", "sustained_s"),
-    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s"),
-    *("speculation_gains_from", "speculation_loses_from", "usd_per_million_tokens"),
-    *("memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
-)
+OBJECTS = ("model", "card", "cache_format", "expected", "bound", "first_token")  # of a step; its rows have numbers
+STEP_FIELDS = [field.name for field in fields(DecodeStepBound) if field.name not in OBJECTS]
+STEP_FIELDS += ["tokens_per_s", "most_tokens_per_s", "usd_per_million_tokens"]
 MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
@@ -36,11 +34,6 @@ class MeasuredStep(NamedTuple):
 
 
 MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
-
-
-def build_step_table(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> api.MarkdownTable:
-    """Return the table of one card, or the comparison of several."""
-    return build_card_table(steps[0], measured) if len(steps) == 1 else build_comparison_table(steps)
 
 
 def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
@@ -102,17 +95,16 @@ def list_steps(
     """Return a row for each card, context and batch: what was asked and the answers, in seconds and bytes."""
     rows = []
     for step in chain.from_iterable(steps):
-        timed = measured.get((step.batch, step.context))
+        seconds, joules_per_token = measured.get((step.batch, step.context)) or (None, None)
         row: dict[str, Any] = {"model": step.model.name, "card": step.card.title, **asked}
-        row["usd_per_hour"] = step.card.usd_per_hour
         row |= {name: getattr(step, name) for name in STEP_FIELDS}
         row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
-        row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}
+        row |= {"usd_per_hour": step.card.usd_per_hour, "cache_dtype": step.cache_format.name}
         row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
+        row["limited_by"] = step.expected.limited_by
         row["first_token_s"] = step.first_token.seconds if step.first_token else None
         row["estimated_joules_per_token"] = step.joules_per_token
-        row["measured_s"] = timed.seconds if timed else None
-        row["measured_joules_per_token"] = timed.joules_per_token if timed else None
+        row |= {"measured_s": seconds, "measured_joules_per_token": joules_per_token}
         rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
 
@@ -185,7 +177,7 @@ def format_parameters(parameters: int) -> str:
 def write_answers(answers: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> str:
     """Write the rows of each question to PATH.json, and all to PATH.csv, a line each. Returns the names of both."""
     rows = [{"schema_version": SCHEMA_VERSION, "question": name, **row} for name in answers for row in answers[name]]
-    lines = [dict(_flatten(row)) for row in rows]
+    lines = [*map(_flatten, rows)]
     text = io.StringIO()
     writer = csv.DictWriter(text, dict.fromkeys(chain.from_iterable(lines)), lineterminator="\n")
     writer.writeheader()
@@ -196,13 +188,13 @@ def write_answers(answers: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
     return f"{path.stem}.json, {path.stem}.csv"
 
 
-def _flatten(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a row; those of a mapping in it are called after it, such as seconds_by_part.MLP."""
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without mappings in it; their values are called after them, such as seconds_by_part.MLP."""
+    flat: dict[str, Any] = {}
     for name, value in row.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
-        else:
-            yield name, value
+        inner = value.items() if isinstance(value, Mapping) else ()
+        flat |= {f"{name}.{key}": number for key, number in inner} if inner else {name: value}
+    return flat
 
 
 def format_narrow(table: api.MarkdownTable) -> str:
