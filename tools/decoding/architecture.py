@@ -120,8 +120,7 @@ class Model:
     @property
     def active_parameters(self) -> int:
         """The number of parameters that one token needs; of the tables, that of the embedding alone."""
-        further_tables = sum(table.parameters for table in self.tables[1:])
-        return sum(matrix.per_token * matrix.parameters for matrix in self._weights) - further_tables
+        return sum(one.per_token * one.parameters for one in self._weights if one not in self.tables[1:])
 
     @property
     def has_routed_experts(self) -> bool:

@@ -143,6 +143,9 @@ class DecodeStepBound:
         return self.card.usd_per_hour / 3600 / (self.output_tokens_per_s or self.tokens_per_s) * 1e6
 
 
+Steps = Sequence[DecodeStepBound]  # of a card
+
+
 def bound_steps(
     model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache_format: NumberFormat
 ) -> list[DecodeStepBound]:
@@ -151,7 +154,7 @@ def bound_steps(
     for context in contexts:
         largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
         last = LARGEST_BATCH if largest_batch is None else largest_batch
-        compute_bound_batch = find_compute_bound_batch(model, card, context, cache_format, last)
+        compute_bound_batch = find_compute_bound(model, card, context, cache_format, last)
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
             step = DecodeStepBound(
@@ -187,9 +190,7 @@ def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_b
     return max(0, memory_bytes - model.weight_bytes) // model.sequence_bytes(context, cache)
 
 
-def find_compute_bound_batch(
-    model: Model, card: CardLimits, context: int, cache: NumberFormat, last: int
-) -> int | None:
+def find_compute_bound(model: Model, card: CardLimits, context: int, cache: NumberFormat, last: int) -> int | None:
     """Return the smallest compute-bound batch; None if every batch up to the `last` is memory-bound."""
 
     def is_compute_bound(batch: int) -> bool:

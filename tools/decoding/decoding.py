@@ -10,7 +10,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import questions
 import speed_picture
 import speed_tables
 from architecture import Model
-from bound import CardLimits, DecodeStepBound, NoCeiling, bound_steps
+from bound import CardLimits, DecodeStepBound, NoCeiling, Steps, bound_steps
 from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
@@ -60,7 +59,6 @@ def list_models(arguments: Namespace) -> list[str]:
     """Return the paragraphs on the models that have a name; write them as data. Raises UserError."""
     measured_here = [str(api.RESULTS)] if (api.RESULTS / "manifest.json").exists() else []
     rows = speed_tables.list_models([load_card(name) for name in arguments.card or measured_here])
-    FOLDER.mkdir(parents=True, exist_ok=True)
     written = speed_tables.write_answers({"models": rows}, FOLDER / "models")
     table = speed_tables.format_narrow(speed_tables.build_model_table(rows))
     types = f"MODEL is one of these, or the path of a config.json of one of these types: {', '.join(MODEL_TYPES)}."
@@ -86,12 +84,11 @@ def answer(arguments: Namespace) -> list[str]:
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
     measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
-    api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
     step_rows = speed_tables.list_steps(steps, measured, asdict(request) | asdict(speculation))
-    answers = {"steps": step_rows, "training": [*chain.from_iterable(training)]}
-    written = speed_tables.write_answers(answers, picture)
+    answers = {"steps": step_rows, "training": [row for rows in training for row in rows]}
+    written = speed_tables.write_answers(answers, picture)  # makes the folder
+    api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
     lines = [*map(questions.describe_training, training)]
     for on_card in steps:
         line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
@@ -110,10 +107,9 @@ def answer(arguments: Namespace) -> list[str]:
 
 
 def parse_arguments(argv: list[str]) -> Namespace:
-    """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
+    """Return the arguments, with the `request` and the `speculation` that they describe. Raises UserError."""
     parser = ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
-    model_help = "a config.json, or a name of tools/decoding/shipped.yaml; without it these are listed"
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=model_help)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="without it, those with a name are listed")
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
     parser.add_argument("--batch", type=partial(parse_numbers, "BATCH", int), help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=partial(parse_numbers, "CONTEXT", int), help="tokens of each: 1024,8192")
@@ -137,25 +133,18 @@ def parse_arguments(argv: list[str]) -> Namespace:
     request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
     if request.prefix and request.prefix >= request.prompt:
         raise api.UserError(f"PREFIX: {request.prefix}; allowed: fewer tokens than IN ({request.prompt})")
-    if request.answer and (arguments.context or not request.prompt):
-        raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
-    arguments.request, arguments.speculation = request, read_speculation(arguments)
-    if request.answer and arguments.draft:
-        raise api.UserError("DRAFT with OUT; allowed: one of them, the output rate is of steps without drafts")
+    if request.answer and (arguments.context or arguments.draft or not request.prompt):
+        raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT and DRAFT")
     if arguments.tokens_per_s and (not arguments.train or len(arguments.card) > 1):
         raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN, and one CARD")
-    return arguments
-
-
-def read_speculation(arguments: Namespace) -> Speculation:
-    """Return the speculation that is asked for. Raises UserError."""
     drafts, accepted = arguments.draft or 0, arguments.accept or 0
     if not drafts and (accepted or arguments.draft_params):
         raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
     if drafts and not 1 <= accepted <= drafts + 1:
-        given = f"{accepted:g}" if accepted else "missing"
-        raise api.UserError(f"ACCEPT: {given}; allowed: tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})")
-    return Speculation(drafts, accepted or 1, arguments.draft_params)
+        allowed = f"tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})"
+        raise api.UserError(f"ACCEPT: {accepted or 'missing'}; allowed: {allowed}")
+    arguments.request, arguments.speculation = request, Speculation(drafts, accepted or 1, arguments.draft_params)
+    return arguments
 
 
 def parse_numbers(variable: str, kind: type, text: str) -> list:
@@ -252,7 +241,7 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 # ---------------------------------------------------------------- words
 
 
-def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
+def describe_speed(steps: Steps) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
     model, weights = first.model, api.capacity(first.model.weight_bytes)
@@ -267,7 +256,8 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
     elif not any(step.largest_batch for step in step_by_context.values()):
         return f"{lines}It does not fit: the weights alone take {weights}."
     else:
-        rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
+        batches = {api.count_words(at, "token"): step.largest_batch or 0 for at, step in step_by_context.items()}
+        rooms = [f"{api.count_words(batch, 'sequence')} of {tokens}" for tokens, batch in batches.items()]
         lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}; an engine needs a few GB of it. "
     compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
     if not compute_bound:
@@ -282,7 +272,7 @@ def describe_model(step: DecodeStepBound) -> str:
     parameters, active = map(speed_tables.format_parameters, (model.parameters, model.active_parameters))
     lines = f"{parameters} parameters" + (f", {active} active" if active != parameters else "")
     sequence = api.capacity(model.cache_bytes(step.context, cache_format))
-    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
+    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {api.count_words(step.context, 'token')}"
     if model.state_bytes:
         lines += f"; a state of {api.capacity(model.state_bytes)} per sequence, whatever its context"
     lines += f"; reads limited by {card.memory_ceiling}"

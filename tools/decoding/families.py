@@ -80,7 +80,6 @@ class LayerReader:
     layer: int = 0  # the layer that is read
     kind: str = FULL  # of its attention
     window: int | None = None
-    cached_kinds: frozenset[str] = frozenset()  # of the layers that keep K/V of their own
 
     @cached_property
     def shared(self) -> bool:
@@ -151,8 +150,6 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
             raise BadModel(f"num_attention_heads: {heads} does not divide hidden_size, {hidden}")
         head_size = hidden // heads
     value_size = (reader.read_size(family.value_size) if family.value_size else None) or head_size
-    if reader.shared and reader.kind not in reader.cached_kinds:
-        raise BadModel(f"num_kv_shared_layers: layer {reader.layer} has no earlier {reader.kind} with K/V of its own")
     qkv_bias, o_bias = reader.bias_format(family.qkv_bias), reader.bias_format(family.o_bias)
     outputs = {"q_proj": heads * head_size * (1 + family.output_gate)}
     if not reader.shared:
@@ -472,7 +469,9 @@ def _read_layers(reader: LayerReader) -> list[ModelLayer]:
     norms, layers = [reader.make_norm(name) for name in NORM_NAMES[: family.norms]], []
     cached_kinds: set[str] = set()
     for layer, (kind, window) in enumerate(LAYER_KINDS[family.layer_kinds](reader)):
-        layer_reader = replace(reader, layer=layer, kind=kind, window=window, cached_kinds=frozenset(cached_kinds))
+        layer_reader = replace(reader, layer=layer, kind=kind, window=window)
+        if layer_reader.shared and kind not in cached_kinds:
+            raise BadModel(f"num_kv_shared_layers: layer {layer} has no earlier {kind} with K/V of its own")
         linears, vectors, attention = ATTENTIONS[family.attention](layer_reader)
         mlp_linears, mlp_vectors = MLPS[family.mlp](layer_reader)
         layers.append(ModelLayer((*linears, *mlp_linears), (*norms, *vectors, *mlp_vectors), attention))

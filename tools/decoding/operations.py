@@ -22,9 +22,7 @@ class ModelOperation:
 Operations = list[ModelOperation]
 
 
-def step_operations(
-    model: Model, batch: int, context: int, cache: NumberFormat, *, expected: bool = False
-) -> Operations:
+def step_operations(model: Model, batch: int, context: int, cache: NumberFormat, expected: bool = False) -> Operations:
     """Return every operation of a decode step that reads weights or K/V.
 
     The step is of `batch` sequences of `context` tokens, the new one among them. The experts read are the fewest that

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy
 from architecture import Matrix, Model
-from bound import LARGEST_BATCH, Bound, CardLimits, DecodeStepBound, bound_step, find_batch, sustained_step_s
+from bound import LARGEST_BATCH, Bound, CardLimits, DecodeStepBound, Steps, bound_step, find_batch, sustained_step_s
 from config_fields import BadModel, Fields
-from number_formats import NumberFormat
 from operations import ModelOperation, Operations, prefill_operations, step_operations, verification_operations
 
 from roofline.api import UserError, count_words, duration, join_words, number
@@ -46,9 +45,7 @@ class Speculation:
     draft_parameters: float | None = None  # of a draft model; None: the layer for multi-token prediction
 
 
-def add_answers(
-    steps: Sequence[DecodeStepBound], request: GenerationRequest, speculation: Speculation
-) -> list[DecodeStepBound]:
+def add_answers(steps: Steps, request: GenerationRequest, speculation: Speculation) -> list[DecodeStepBound]:
     """Return the steps of a card, with the answers on a request and on speculation that are asked for.
 
     The prefill is of a prompt that is alone on the card, the output rate of a batch of such requests.
@@ -60,7 +57,8 @@ def add_answers(
     answers: dict[str, Any] = {"first_token": first_token, "first_token_sustained_s": first_token_sustained_s}
     answered: list[DecodeStepBound] = []
     for step in steps:
-        answers["output_tokens_per_s"] = _output_rate(step, request, first_token)
+        if first_token and request.answer:
+            answers["output_tokens_per_s"] = _output_rate(step, request, first_token.seconds)
         if speculation.drafts:
             answers["speculative_tokens_per_s"] = _speculative_rate(step, speculation, step.batch)
             if not answered or answered[-1].context != step.context:
@@ -77,22 +75,18 @@ def describe_first_token(step: DecodeStepBound, request: GenerationRequest) -> s
     if not step.first_token:
         return ""
     cached = f" ({request.prefix} cached)" if request.prefix else ""
-    limit = f"{step.first_token.limited_by}-bound"
-    if step.model.has_routed_experts:
-        limit += ", experts by uniform routing"
+    experts = ", experts by uniform routing" if step.model.has_routed_experts else ""
+    limit = f"{step.first_token.limited_by}-bound{experts}"
     at_least, sustained_s = f"at least {duration(step.first_token.seconds)} ({limit})", step.first_token_sustained_s
     about = f"; at the sustained rate about {duration(sustained_s)}" if sustained_s else ""
     return f" First token of a prompt of {count_words(request.prompt, 'token')}{cached}: {at_least}{about}."
 
 
-def _output_rate(step: DecodeStepBound, request: GenerationRequest, first_token: Bound | None) -> float | None:
+def _output_rate(step: DecodeStepBound, request: GenerationRequest, prompt_s: float) -> float:
     """Return the output tokens per second of a batch: one prompt after another, each with its first token, then steps.
 
     A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
-    None if no answer is asked for.
     """
-    if not first_token or not request.answer:
-        return None
     first, last = request.prompt, request.longest_context
     attentions = {layer.attention for layer in step.model.layers}
     knots = sorted({first, last}.union(*(attention.list_knots(first, last) for attention in attentions)))
@@ -101,7 +95,7 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest, first_token:
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
     steps_s = float(numpy.maximum(memory_times, compute_times).sum())
-    return step.batch * request.answer / (step.batch * first_token.seconds + steps_s)
+    return step.batch * request.answer / (step.batch * prompt_s + steps_s)
 
 
 def _bound_plain_step(step: DecodeStepBound, batch: int, context: int) -> Bound:
@@ -117,19 +111,16 @@ def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculat
     fields = Fields({**config, **(config.get("text_config") or {})}, {})  # of a model that sees or hears as well
     counts = [fields.read_optional_whole(name, minimum=0) for name in MTP_FIELDS]
     if not speculation.draft_parameters and not any(counts):
-        names = " or ".join(MTP_FIELDS)
-        raise BadModel(f"DRAFT: the config of {model.name} has no {names}; allowed: with DRAFT_PARAMS")
+        raise BadModel(f"DRAFT: {model.name} has no {' or '.join(MTP_FIELDS)}; allowed: with DRAFT_PARAMS")
 
 
-def draft_operations(
-    model: Model, speculation: Speculation, batch: int, context: int, cache: NumberFormat
-) -> Operations:
+def draft_operations(step: DecodeStepBound, speculation: Speculation, batch: int) -> Operations:
     """Return the operations that draft one token of each sequence, the head among them.
 
     The layer for multi-token prediction is one like the last, after a matrix that joins the embedding of a token and
     the state before it (DeepSeek-V3, 2412.19437, 2.2). Of a draft model the K/V are not known, and left out.
     """
-    plain, hidden = model.tables[0].format, model.head.inputs
+    model, plain, hidden = step.model, step.model.tables[0].format, step.model.head.inputs
     if parameters := speculation.draft_parameters:
         read_bytes, flops = parameters * plain.bits / 8, 2 * parameters * batch
         return [ModelOperation("draft model", "MLP", read_bytes, flops, plain.product_dtype)]
@@ -137,15 +128,14 @@ def draft_operations(
     norms = Matrix("enorm and hnorm", "MLP", 2 * hidden, 1, plain)
     last = model.layers[-1]
     layer = replace(last, linears=(joint, *last.linears), vectors=(norms, *last.vectors))
-    return step_operations(replace(model, layers=(layer,)), batch, context, cache, expected=True)
+    return step_operations(replace(model, layers=(layer,)), batch, step.context, step.cache_format, expected=True)
 
 
 def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: int) -> float:
     """Return the tokens per second of a batch: a token drafted after another, then a verification of them all."""
-    model, context, cache_format, burst = step.model, step.context, step.cache_format, step.card.burst
-    draft = draft_operations(model, speculation, batch, context, cache_format)
-    verification = verification_operations(model, batch, speculation.drafts + 1, context, cache_format)
-    draft_s, verification_s = bound_step(draft, burst).seconds, bound_step(verification, burst).seconds
+    draft, positions = draft_operations(step, speculation, batch), speculation.drafts + 1
+    verification = verification_operations(step.model, batch, positions, step.context, step.cache_format)
+    draft_s, verification_s = (bound_step(operations, step.card.burst).seconds for operations in (draft, verification))
     return batch * speculation.accepted / (speculation.drafts * draft_s + verification_s)
 
 
@@ -166,7 +156,7 @@ def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> di
     return {"speculation_gains_from": gains_from, "speculation_loses_from": find_batch(loses, gaining[-1] + 1, last)}
 
 
-def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation) -> str:
+def describe_speculation(steps: Steps, speculation: Speculation) -> str:
     """Return sentences on the rate of the first step, and on where speculation is faster; "" without it."""
     first = steps[0]
     if not first.speculative_tokens_per_s:
@@ -211,7 +201,7 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
         allowed = f"{number(most)} or less, the bound of one {card.name}; is it of several cards?"
         raise UserError(f"TOKENS_PER_S: {tokens_per_s:g}; allowed: {allowed}")
     sustained = card.sustained.tflops.get(dtype) if card.sustained else None
-    peaks = {"datasheet": card.datasheet_tflops.get(dtype), "sustained": sustained}
+    peaks = {"share_of_datasheet": card.datasheet_tflops.get(dtype), "share_of_sustained": sustained}
     common = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype}
     common |= {"trained_tokens_per_s": tokens_per_s, "most_tokens_per_s": most}
     common["sustained_tokens_per_s"] = sustained * 1e12 / least_flops if sustained else None
@@ -219,8 +209,7 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
     for name, multiply_adds in counts.items():
         flops = TRAINING_FLOPS * multiply_adds
         shares = {of: flops * (tokens_per_s or 0) / (peak * 1e12) if peak else None for of, peak in peaks.items()}
-        row = {**common, "flops_counted": name, "flops_per_token": flops}
-        rows.append(row | {f"share_of_{of}": share for of, share in shares.items()})
+        rows.append({**common, "flops_counted": name, "flops_per_token": flops, **shares})
     return rows
 
 

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bound import CardLimits, DecodeStepBound, find_largest_batch
+from bound import CardLimits, DecodeStepBound, Steps, find_largest_batch
 from config_file import SHIPPED_MODELS, read_model
 from number_formats import PLAIN_FORMATS
 
@@ -36,7 +36,7 @@ class MeasuredStep(NamedTuple):
 MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 
-def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
+def build_card_table(steps: Steps, measured: MeasuredSteps) -> api.MarkdownTable:
     """Return the table of a model's steps on one card, a row for each, without columns that would be empty."""
     rows = [_build_row(step, measured.get((step.batch, step.context))) for step in steps]
     return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
@@ -89,9 +89,7 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def list_steps(
-    steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps, asked: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def list_steps(steps: Sequence[Steps], measured: MeasuredSteps, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each card, context and batch: what was asked and the answers, in seconds and bytes."""
     rows = []
     for step in chain.from_iterable(steps):
@@ -99,17 +97,16 @@ def list_steps(
         row: dict[str, Any] = {"model": step.model.name, "card": step.card.title, **asked}
         row |= {name: getattr(step, name) for name in STEP_FIELDS}
         row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
-        row |= {"usd_per_hour": step.card.usd_per_hour, "cache_dtype": step.cache_format.name}
+        row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}
         row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
-        row["limited_by"] = step.expected.limited_by
         row["first_token_s"] = step.first_token.seconds if step.first_token else None
-        row["estimated_joules_per_token"] = step.joules_per_token
+        row |= {"usd_per_hour": step.card.usd_per_hour, "estimated_joules_per_token": step.joules_per_token}
         row |= {"measured_s": seconds, "measured_joules_per_token": joules_per_token}
         rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
 
 
-def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
+def build_comparison_table(steps: Sequence[Steps]) -> api.MarkdownTable:
     """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
     names, rows = _name_cards(card_steps[0].card.title for card_steps in steps), []
     for row_steps in zip(*steps, strict=True):

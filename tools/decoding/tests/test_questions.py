@@ -152,7 +152,7 @@ def test_speculation_costs_its_drafts_and_a_verification_until_it_loses():
     (few_fit,) = bound.bound_steps(found, replace(CARD, memory_bytes=17 * 10**9), [1], [64], BF16)
     (few_fit,) = questions.add_answers([few_fit], NO_REQUEST, speculation)
     assert few_fit.largest_batch < one.speculation_loses_from and few_fit.speculation_loses_from is None
-    drafts = questions.draft_operations(found, speculation, 8, 64, BF16)
+    drafts = questions.draft_operations(eight, speculation, 8)
     assert total(drafts, "flops") == 8 * 2 * 1e9
 
 
@@ -179,7 +179,8 @@ def test_the_layer_for_multi_token_prediction_is_a_last_layer_behind_a_joint_mat
             questions.require_draft(found, config, speculation)
     questions.require_draft(found, {"text_config": {"mtp_num_hidden_layers": 1}}, speculation)
     questions.require_draft(found, {"num_nextn_predict_layers": 1}, speculation)
-    draft = questions.draft_operations(found, speculation, 2, 1000, BF16)
+    (step,) = bound.bound_steps(found, CARD, [2], [1000], BF16)
+    draft = questions.draft_operations(step, speculation, 2)
     attention = 7168 * (1536 + 576 + 128 * 128) + 1536 * 128 * 192 + 512 * 128 * 256
     weights = attention + 9 * 3 * 7168 * 2048 + 256 * 7168 + 2 * 7168 * 7168 + 129280 * 7168
     assert total(draft, "flops") - total(draft, "flops", "KV cache") == 2 * 2 * weights
