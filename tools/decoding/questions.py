@@ -159,19 +159,18 @@ def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> di
 def describe_speculation(steps: Steps, speculation: Speculation) -> str:
     """Return sentences on the rate of the first step, and on where speculation is faster; "" without it."""
     first = steps[0]
-    if not first.speculative_tokens_per_s:
+    if not (rate := first.speculative_tokens_per_s):
         return ""
-    gain = number(first.speculative_tokens_per_s / first.tokens_per_s)
-    given = f"{count_words(speculation.drafts, 'draft')}, {number(speculation.accepted)} tokens per verification"
-    speed = f"{number(first.speculative_tokens_per_s)} tokens/s"
+    given = f"{count_words(speculation.drafts, 'draft')}; tokens per verification: {number(speculation.accepted)}"
+    speed = f"{number(rate)} tokens/s"
     speed = f"{speed} expected by uniform routing" if first.model.has_routed_experts else f"at most {speed}"
-    lines = f" Speculation ({given}): {speed}, {gain} times as many."
-    ranges = {}
-    for step in steps:
+    lines = f" Speculation ({given}): {speed}, {number(rate / first.tokens_per_s)} times as many."
+    ranges: dict[str, None] = {}
+    for step in (step for step in steps if step.largest_batch != 0):
         last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
         batches = f"batch {step.speculation_gains_from} {last}" if step.speculation_gains_from else "none"
         ranges[f"{batches} (context {step.context})"] = None
-    return f"{lines} Of the batches that fit, it is faster at {join_words(ranges)}."
+    return f"{lines} Of the batches that fit, it is faster at {join_words(ranges)}." if ranges else lines
 
 
 # ---------------------------------------------------------------- training
