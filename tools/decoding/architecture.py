@@ -41,13 +41,15 @@ class Matrix:
 class Attention:
     """The attention of one layer: what it caches of a token, and what a query computes with a cached token."""
 
-    cached_numbers: int  # per token
+    cached_numbers: int  # per token; 0 if it uses those of another layer
+    read_numbers: int  # per token that is attended to
     multiply_adds: int  # of a query with a token, for the scores and for the values, over all heads
     window: int | None = None  # tokens that a query attends to, its own among them; None: all
     head_size: int | None = None  # None where queries, keys and values have different sizes
     unabsorbed_multiply_adds: int | None = None  # latent attention: with the keys and values that the latent gives
     chunked: bool = False  # tokens attend to those of their chunk, which is as long as a window
     state_bytes: int = 0  # of a sequence, whatever its context
+    state_dtype: str = "fp32"  # of its products
     state_multiply_adds: int = 0  # of a token with the state
 
     def kept_tokens(self, context: int) -> int:
@@ -56,9 +58,7 @@ class Attention:
 
     def attended_tokens(self, context: int) -> int:
         """Return how many tokens the last of `context` tokens attends to."""
-        if self.chunked and self.window:
-            return (context - 1) % self.window + 1
-        return self.kept_tokens(context)
+        return self.attended_pairs(context) - self.attended_pairs(context - 1)
 
     def list_knots(self, first: int, last: int) -> set[int]:
         """Return the contexts above `first` and below `last` between which the attended tokens grow evenly."""
@@ -93,7 +93,7 @@ class Model:
     source: str  # of its config
     model_type: str
     layers: tuple[ModelLayer, ...]
-    tables: tuple[Matrix, ...]  # of embeddings
+    tables: tuple[Matrix, ...]  # of embeddings, that of the tokens first; a token needs a row of each
     vectors: tuple[Matrix, ...]  # after the last layer
     head: Matrix
     tied: bool  # the head is the embedding table itself
@@ -119,8 +119,8 @@ class Model:
 
     @property
     def active_parameters(self) -> int:
-        """The number of parameters that one token needs, embedding tables included."""
-        return sum(matrix.per_token * matrix.parameters for matrix in self._weights)
+        """The number of parameters that one token needs; of the tables, that of the embedding alone."""
+        return sum(one.per_token * one.parameters for one in self._weights if one not in self.tables[1:])
 
     @property
     def has_routed_experts(self) -> bool:
@@ -137,8 +137,7 @@ class Model:
 
     def cache_bytes(self, context: int, cache_format: NumberFormat) -> int:
         """Return the bytes of the keys and values of one sequence of `context` tokens."""
-        attentions = [layer.attention for layer in self.layers]
-        numbers = sum(attention.cached_numbers * attention.kept_tokens(context) for attention in attentions)
+        numbers = sum(one.attention.cached_numbers * one.attention.kept_tokens(context) for one in self.layers)
         return cache_format.matrix_bytes(numbers, 1)
 
     def sequence_bytes(self, context: int, cache_format: NumberFormat) -> int:

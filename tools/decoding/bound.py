@@ -1,7 +1,7 @@
 """Decode speed: the upper bound that the ceilings of a card set, and what fits its memory."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum  # the same in every version of Python
 
@@ -11,7 +11,7 @@ from operations import ModelOperation, step_operations
 
 from roofline.api import DTYPES, datasheets
 
-LARGEST_BATCH = 1 << 20
+LARGEST_BATCH = 1 << 20  # to consider where the memory size is unknown
 
 
 class NoCeiling(ValueError):
@@ -116,7 +116,8 @@ class DecodeStepBound:
     first_token_sustained_s: float | None = None
     output_tokens_per_s: float | None = None  # of whole requests, prefill included
     speculative_tokens_per_s: float | None = None
-    speculation_loses_from: int | None = None  # the batch from which it costs more than it gives, at this context
+    speculation_gains_from: int | None = None  # the smallest batch that fits at which it is faster, at this context
+    speculation_loses_from: int | None = None  # the batch from which on it is slower, if that fits, at this context
 
     @property
     def joules_per_token(self) -> float | None:
@@ -142,6 +143,9 @@ class DecodeStepBound:
         return self.card.usd_per_hour / 3600 / (self.output_tokens_per_s or self.tokens_per_s) * 1e6
 
 
+Steps = Sequence[DecodeStepBound]  # of a card
+
+
 def bound_steps(
     model: Model, card: CardLimits, batches: Sequence[int], contexts: Sequence[int], cache_format: NumberFormat
 ) -> list[DecodeStepBound]:
@@ -149,25 +153,25 @@ def bound_steps(
     bounds = []
     for context in contexts:
         largest_batch = find_largest_batch(model, context, cache_format, card.memory_bytes)
-        compute_bound_batch = find_compute_bound_batch(model, context, cache_format, card.burst, largest_batch)
+        last = LARGEST_BATCH if largest_batch is None else largest_batch
+        compute_bound_batch = find_compute_bound(model, card, context, cache_format, last)
         for batch in batches:
             expected = step_operations(model, batch, context, cache_format, expected=True)
-            bounds.append(
-                DecodeStepBound(
-                    model=model,
-                    card=card,
-                    cache_format=cache_format,
-                    batch=batch,
-                    context=context,
-                    expected=bound_step(expected, card.burst),
-                    bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
-                    sustained_s=sustained_step_s(expected, card),
-                    memory_bytes=model.weight_bytes + batch * model.sequence_bytes(context, cache_format),
-                    fits=None if largest_batch is None else batch <= largest_batch,
-                    largest_batch=largest_batch,
-                    compute_bound_batch=compute_bound_batch,
-                )
+            step = DecodeStepBound(
+                model=model,
+                card=card,
+                cache_format=cache_format,
+                batch=batch,
+                context=context,
+                expected=bound_step(expected, card.burst),
+                bound=bound_step(step_operations(model, batch, context, cache_format), card.burst),
+                sustained_s=sustained_step_s(expected, card),
+                memory_bytes=model.weight_bytes + batch * model.sequence_bytes(context, cache_format),
+                fits=None if largest_batch is None else batch <= largest_batch,
+                largest_batch=largest_batch,
+                compute_bound_batch=compute_bound_batch,
             )
+            bounds.append(step)
     return bounds
 
 
@@ -186,15 +190,17 @@ def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_b
     return max(0, memory_bytes - model.weight_bytes) // model.sequence_bytes(context, cache)
 
 
-def find_compute_bound_batch(
-    model: Model, context: int, cache_format: NumberFormat, ceilings: CardCeilings, largest_batch: int | None
-) -> int | None:
-    """Return the smallest compute-bound batch; None if every batch up to a `largest_batch` is memory-bound."""
+def find_compute_bound(model: Model, card: CardLimits, context: int, cache: NumberFormat, last: int) -> int | None:
+    """Return the smallest compute-bound batch; None if every batch up to the `last` is memory-bound."""
 
     def is_compute_bound(batch: int) -> bool:
-        operations = step_operations(model, batch, context, cache_format, expected=True)
-        return bound_step(operations, ceilings).limited_by == "compute"
+        operations = step_operations(model, batch, context, cache, expected=True)
+        return bound_step(operations, card.burst).limited_by == "compute"
 
-    limit = LARGEST_BATCH if largest_batch is None else min(largest_batch, LARGEST_BATCH)
-    batch = bisect_left(range(limit + 1), True, lo=1, key=is_compute_bound)
-    return batch if batch <= limit else None
+    return find_batch(is_compute_bound, 1, last)
+
+
+def find_batch(condition: Callable[[int], bool], first: int, last: int) -> int | None:
+    """Return the batch of `first` to `last` from which on a condition holds; None if it does not hold at `last`."""
+    batch = bisect_left(range(last + 1), True, lo=first, key=condition)
+    return batch if batch <= last else None

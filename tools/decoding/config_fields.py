@@ -111,9 +111,7 @@ class Fields:
         unread = [self.name_in_file(name) for name, value in self.values.items() if value and name not in allowed]
         if unread:
             # Not "remove it": its class may have a default that differs.
-            raise BadModel(
-                f"{join_words(unread)}: what this costs is not known; see {FREE_FIELDS_FILE} if it is nothing"
-            )
+            raise BadModel(f"{join_words(unread)}: its cost is not known; see {FREE_FIELDS_FILE} if it is nothing")
 
     def _read(self, name: str) -> Any:
         self._names_read.add(name)

@@ -2,14 +2,14 @@
 
     python tools/decoding/decoding.py MODEL [--card CARD...] [--batch 1,8] [--in 1024 --out 256] [--price 2.5] [--help]
 
-MODEL is a config.json of Hugging Face or a name of README.md, CARD a run or a card of config/datasheets.yaml.
+MODEL is a config.json of Hugging Face or a name of shipped.yaml, CARD a run or a card of config/datasheets.yaml.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import questions
 import speed_picture
 import speed_tables
 from architecture import Model
-from bound import CardLimits, DecodeStepBound, NoCeiling, bound_steps
+from bound import CardLimits, DecodeStepBound, NoCeiling, Steps, bound_steps
 from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
@@ -58,9 +58,7 @@ def main(argv: list[str]) -> int:
 def list_models(arguments: Namespace) -> list[str]:
     """Return the paragraphs on the models that have a name; write them as data. Raises UserError."""
     measured_here = [str(api.RESULTS)] if (api.RESULTS / "manifest.json").exists() else []
-    names = [name for name in arguments.card if name] or measured_here
-    rows = speed_tables.list_models([load_card(name) for name in names])
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    rows = speed_tables.list_models([load_card(name) for name in arguments.card or measured_here])
     written = speed_tables.write_answers({"models": rows}, FOLDER / "models")
     table = speed_tables.format_narrow(speed_tables.build_model_table(rows))
     types = f"MODEL is one of these, or the path of a config.json of one of these types: {', '.join(MODEL_TYPES)}."
@@ -75,39 +73,32 @@ def answer(arguments: Namespace) -> list[str]:
     entry = config_file.find_model(arguments.model)
     model = config_file.read_model(entry)
     request, speculation = arguments.request, arguments.speculation
-    if speculation:
+    if speculation.drafts:
         questions.require_draft(model, entry["config"], speculation)
     contexts = choose_contexts(arguments, model)
     cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
-    names = [name for name in arguments.card if name] or [str(api.RESULTS)]
-    cards = set_prices([load_card(name) for name in names], arguments.price)
-    steps = []
-    for card in cards:
-        bounds = bound_steps(model, card, arguments.batch or DEFAULT_BATCHES, contexts, cache_format)
-        bounds = questions.add_request_rates(questions.add_first_token(bounds, request), request)
-        steps.append(questions.add_speculation(bounds, speculation))
+    cards = set_prices([load_card(name) for name in arguments.card or [str(api.RESULTS)]], arguments.price)
+    batches = arguments.batch or DEFAULT_BATCHES
+    bounds = [bound_steps(model, card, batches, contexts, cache_format) for card in cards]
+    steps = [questions.add_answers(card_bounds, request, speculation) for card_bounds in bounds]
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
-    training_rows = [*chain.from_iterable(training)]
     measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
+    step_rows = speed_tables.list_steps(steps, measured, asdict(request) | asdict(speculation))
+    answers = {"steps": step_rows, "training": [row for rows in training for row in rows]}
+    written = speed_tables.write_answers(answers, picture)  # makes the folder
     api.figure_style.save(speed_picture.draw_speeds(steps, measured), [picture], DPI)
-    answers = {"steps": speed_tables.list_steps(steps, measured), "training": training_rows}
-    written = speed_tables.write_answers(answers, picture)
-    lines = [questions.describe_training(rows[0]) for rows in training]
+    lines = [*map(questions.describe_training, training)]
     for on_card in steps:
         line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
         lines.append(line + questions.describe_speculation(on_card, speculation))
     if reason:
         lines.append(f"Not measured: {reason}.")
     lines += [describe_model(on_card[0]) for on_card in steps]
-    if len(cards) == 1:
-        tables = [speed_tables.build_card_table(steps[0], measured)]
-    else:
-        tables = [speed_tables.build_comparison_table(steps)]
-    if training:
-        tables.insert(0, speed_tables.build_training_table(training_rows))
+    tables = [speed_tables.build_training_table(training)] if training else []
+    compare = speed_tables.build_comparison_table
+    tables.append(compare(steps) if len(cards) > 1 else speed_tables.build_card_table(steps[0], measured))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -116,16 +107,15 @@ def answer(arguments: Namespace) -> list[str]:
 
 
 def parse_arguments(argv: list[str]) -> Namespace:
-    """Return the arguments, with the `request` that they describe. Raises UserError for a bad value."""
+    """Return the arguments, with the `request` and the `speculation` that they describe. Raises UserError."""
     parser = ArgumentParser(prog="make model", description=(__doc__ or "").split("\n\n")[0])
-    model_help = "a config.json, or a name of tools/decoding/README.md; without it these names are listed"
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=model_help)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="without it, those with a name are listed")
     parser.add_argument("--card", action="extend", type=partial(str.split, sep=","), default=[], metavar="CARD")
-    parser.add_argument("--batch", type=partial(parse_counts, "BATCH"), help="sequences decoded at once: 1,8,32")
-    parser.add_argument("--context", type=partial(parse_counts, "CONTEXT"), help="tokens of each sequence: 1024,8192")
+    parser.add_argument("--batch", type=partial(parse_numbers, "BATCH", int), help="sequences decoded at once: 1,8,32")
+    parser.add_argument("--context", type=partial(parse_numbers, "CONTEXT", int), help="tokens of each: 1024,8192")
     parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
-    parser.add_argument("--price", type=parse_prices, help="dollars per card and hour: one, or one for each card")
+    parser.add_argument("--price", type=partial(parse_numbers, "PRICE", float), help="dollars per card and hour")
     parser.add_argument("--in", type=partial(parse_number, "IN", int), dest="prompt", help="tokens of a prompt")
     parser.add_argument("--prefix", type=partial(parse_number, "PREFIX", int), help="those of it that are cached")
     parser.add_argument("--out", type=partial(parse_number, "OUT", int), dest="answer", help="tokens of its answer")
@@ -135,61 +125,46 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--train", type=partial(parse_number, "TRAIN", int), help="tokens of a sequence in training")
     parser.add_argument("--tokens-per-s", type=partial(parse_number, "TOKENS_PER_S", float), help="of each card")
     arguments = parser.parse_args(argv)
+    arguments.card = [name for name in arguments.card if name]
+    if not arguments.model and any(value for name, value in vars(arguments).items() if name != "card"):
+        raise api.UserError("MODEL is missing; without it, only CARD is allowed")
     if arguments.cache not in (None, *CACHE_DTYPES):
         raise api.UserError(f"CACHE: {arguments.cache!r} is unknown; allowed: {', '.join(CACHE_DTYPES)}")
     request = GenerationRequest(arguments.prompt or 0, arguments.prefix or 0, arguments.answer or 0)
-    if request.cached and request.cached >= request.prompt:
-        raise api.UserError(f"PREFIX: {request.cached}; allowed: fewer tokens than IN ({request.prompt})")
-    if request.answer and (arguments.context or not request.prompt):
-        raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT")
-    arguments.request, arguments.speculation = request, read_speculation(arguments)
-    if arguments.tokens_per_s and not arguments.train:
-        raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN")
+    if request.prefix and request.prefix >= request.prompt:
+        raise api.UserError(f"PREFIX: {request.prefix}; allowed: fewer tokens than IN ({request.prompt})")
+    if request.answer and (arguments.context or arguments.draft or not request.prompt):
+        raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT and DRAFT")
+    if arguments.tokens_per_s and (not arguments.train or len(arguments.card) > 1):
+        raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN, and one CARD")
+    drafts, accepted = arguments.draft or 0, arguments.accept or 0
+    if not drafts and (accepted or arguments.draft_params):
+        raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
+    if drafts and not 1 <= accepted <= drafts + 1:
+        allowed = f"tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})"
+        raise api.UserError(f"ACCEPT: {accepted or 'missing'}; allowed: {allowed}")
+    arguments.request, arguments.speculation = request, Speculation(drafts, accepted or 1, arguments.draft_params)
     return arguments
 
 
-def read_speculation(arguments: Namespace) -> Speculation | None:
-    """Return the speculation that is asked for, if any. Raises UserError."""
-    drafts, accepted = arguments.draft, arguments.accept
-    if not drafts:
-        if accepted or arguments.draft_params:
-            raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
-        return None
-    if not accepted or not 1 <= accepted <= drafts + 1:
-        given = f"{accepted:g}" if accepted else "missing"
-        raise api.UserError(f"ACCEPT: {given}; allowed: tokens per verification, from 1 to DRAFT + 1 ({drafts + 1})")
-    return Speculation(drafts, accepted, arguments.draft_params)
-
-
-def parse_counts(variable: str, text: str) -> list[int]:
-    """Return the different numbers of a list such as 1,8,32. Raises UserError with the variable of make."""
-    allowed = f"whole numbers from 1 to {LARGEST_WHOLE}, such as 1,8,32"
-    return list(dict.fromkeys(parse_numbers(variable, text.split(","), int, allowed)))
+def parse_numbers(variable: str, kind: type, text: str) -> list:
+    """Return the numbers of a list such as 1,8,32, whole ones once each. Raises UserError with the variable of make."""
+    lowest, highest = RANGES[kind]
+    try:
+        numbers = [kind(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(lowest <= number <= highest for number in numbers):
+        allowed = f"whole numbers from 1 to {LARGEST_WHOLE}" if kind is int else "numbers above 0"
+        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}, such as 1,8,32")
+    return list(dict.fromkeys(numbers)) if kind is int else numbers
 
 
 def parse_number(variable: str, kind: type, text: str) -> int | float:
     """Return a number of a kind. Raises UserError with the variable of make."""
-    allowed = f"a whole number from 1 to {LARGEST_WHOLE}" if kind is int else "a number above 0"
-    (number,) = parse_numbers(variable, [text], kind, allowed)
-    return number
-
-
-def parse_prices(text: str) -> list[float]:
-    """Return the dollars per hour of each card, or one price for all. Raises UserError."""
-    allowed = "dollars per card and hour, such as 2.5, or one for each card"
-    return parse_numbers("PRICE", text.split(","), float, allowed)
-
-
-def parse_numbers(variable: str, texts: list[str], kind: type, allowed: str) -> list:
-    """Return numbers of a kind. Raises UserError if a text is none, or not within the range of its kind."""
-    lowest, highest = RANGES[kind]
-    try:
-        numbers = [kind(text) for text in texts]
-    except ValueError:
-        numbers = []
-    if not numbers or not all(lowest <= number <= highest for number in numbers):
-        raise api.UserError(f"{variable}: {','.join(texts)!r}; allowed: {allowed}")
-    return numbers
+    if "," in text:
+        raise api.UserError(f"{variable}: {text!r}; allowed: one number")
+    return parse_numbers(variable, kind, text)[0]
 
 
 def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
@@ -198,12 +173,13 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
     Raises BadModel for a context or a request that is longer than the model can attend to.
     """
     request_contexts = [arguments.request.longest_context] if arguments.request.prompt else []
-    trained = [arguments.train] if arguments.train else []
-    fitting = [context for context in DEFAULT_CONTEXTS if context <= model.longest_context]
-    contexts = arguments.context or request_contexts or fitting or [model.longest_context]
-    if beyond := [context for context in [*contexts, *request_contexts, *trained] if context > model.longest_context]:
+    longest = max(1, model.longest_context - arguments.speculation.drafts)  # a verification attends to the drafts too
+    fitting = [context for context in DEFAULT_CONTEXTS if context <= longest] or [longest]
+    contexts = arguments.context or request_contexts or fitting
+    tokens = max([*contexts, *request_contexts]) + arguments.speculation.drafts, arguments.train or 0
+    if max(tokens) > model.longest_context:
         allowed = f"{model.longest_context} or fewer"
-        raise BadModel(f"{model.name}: {max(beyond)} tokens (CONTEXT, TRAIN, or IN and OUT); allowed: {allowed}")
+        raise BadModel(f"{model.name}: {max(tokens)} tokens (CONTEXT or IN, OUT and DRAFT; TRAIN); allowed: {allowed}")
     return contexts
 
 
@@ -265,7 +241,7 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 # ---------------------------------------------------------------- words
 
 
-def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
+def describe_speed(steps: Steps) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
     model, weights = first.model, api.capacity(first.model.weight_bytes)
@@ -280,7 +256,8 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
     elif not any(step.largest_batch for step in step_by_context.values()):
         return f"{lines}It does not fit: the weights alone take {weights}."
     else:
-        rooms = [f"{step.largest_batch} sequences of {context} tokens" for context, step in step_by_context.items()]
+        batches = {api.count_words(at, "token"): step.largest_batch or 0 for at, step in step_by_context.items()}
+        rooms = [f"{api.count_words(batch, 'sequence')} of {tokens}" for tokens, batch in batches.items()]
         lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}; an engine needs a few GB of it. "
     compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
     if not compute_bound:
@@ -292,11 +269,10 @@ def describe_speed(steps: Sequence[DecodeStepBound]) -> str:
 def describe_model(step: DecodeStepBound) -> str:
     """Return a sentence on the model's size and what was assumed, and one on the source of its config."""
     model, card, cache_format = step.model, step.card, step.cache_format
-    lines = f"{speed_tables.format_parameters(model.parameters)} parameters"
-    if model.active_parameters != model.parameters:
-        lines += f", {speed_tables.format_parameters(model.active_parameters)} active"
+    parameters, active = map(speed_tables.format_parameters, (model.parameters, model.active_parameters))
+    lines = f"{parameters} parameters" + (f", {active} active" if active != parameters else "")
     sequence = api.capacity(model.cache_bytes(step.context, cache_format))
-    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {step.context} tokens"
+    lines += f"; K/V in {cache_format.name}, {sequence} per sequence of {api.count_words(step.context, 'token')}"
     if model.state_bytes:
         lines += f"; a state of {api.capacity(model.state_bytes)} per sequence, whatever its context"
     lines += f"; reads limited by {card.memory_ceiling}"

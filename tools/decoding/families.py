@@ -80,7 +80,6 @@ class LayerReader:
     layer: int = 0  # the layer that is read
     kind: str = FULL  # of its attention
     window: int | None = None
-    cached_kinds: frozenset[str] = frozenset()  # of the layers that keep K/V of their own
 
     @cached_property
     def shared(self) -> bool:
@@ -98,13 +97,11 @@ class LayerReader:
     @cached_property
     def _layer_fields(self) -> Fields:
         """Return the sizes of this layer alone, which transformers saves by its number, with leading zeros."""
-        section = "per_layer_config"
-        by_layer = Fields(
-            (self.family.sizes_by_layer and self.fields.read_mapping(section)) or {}, {}, prefix=f"{section}."
-        )
+        section = self.fields.read_mapping("per_layer_config") if self.family.sizes_by_layer else None
+        by_layer = Fields(section or {}, {}, prefix="per_layer_config.")
         number = str(self.layer).lstrip("0")
         key = next((name for name in by_layer.values if name.lstrip("0") == number), "")
-        sizes = Fields(by_layer.read_mapping(key) or {}, {}, prefix=f"{section}.{key}.")
+        sizes = Fields(by_layer.read_mapping(key) or {}, {}, prefix=f"per_layer_config.{key}.")
         sizes.require_nothing_else(("head_dim", "num_key_value_heads"))
         return sizes
 
@@ -153,8 +150,6 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
             raise BadModel(f"num_attention_heads: {heads} does not divide hidden_size, {hidden}")
         head_size = hidden // heads
     value_size = (reader.read_size(family.value_size) if family.value_size else None) or head_size
-    if reader.shared and reader.kind not in reader.cached_kinds:
-        raise BadModel(f"num_kv_shared_layers: layer {reader.layer} has no earlier {reader.kind} with K/V of its own")
     qkv_bias, o_bias = reader.bias_format(family.qkv_bias), reader.bias_format(family.o_bias)
     outputs = {"q_proj": heads * head_size * (1 + family.output_gate)}
     if not reader.shared:
@@ -172,11 +167,11 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     has_sinks = {kind: reader.is_set(setting) for kind, setting in family.sinks.items()}
     if has_sinks.get(reader.kind):
         vectors.append(reader.make_vector("sinks", "attention", heads))
-    sizes, cached_heads = head_size + value_size, 0 if reader.shared else kv_heads
-    common_size = head_size if value_size == head_size else None
+    sizes, common_size = head_size + value_size, head_size if value_size == head_size else None
+    numbers, multiply_adds = kv_heads * sizes, heads * sizes
+    of_cache = 0 if reader.shared else numbers, numbers
     chunked = reader.kind == CHUNKED
-    attention = Attention(cached_heads * sizes, heads * sizes, reader.window, common_size, chunked=chunked)
-    return linears, vectors, attention
+    return linears, vectors, Attention(*of_cache, multiply_adds, reader.window, common_size, chunked=chunked)
 
 
 def delta_attention(reader: LayerReader) -> AttentionParts:
@@ -205,7 +200,8 @@ def delta_attention(reader: LayerReader) -> AttentionParts:
     state_format = HUGGING_FACE_FORMATS[fields.read_choice("mamba_ssm_dtype", tuple(HUGGING_FACE_FORMATS))]
     state_bytes = state_format.matrix_bytes(elements, 1) + reader.plain.matrix_bytes(convolved, kernel - 1)
     # A token multiplies the state with its key, adds an outer product to it, and multiplies it with its query.
-    return linears, vectors, Attention(0, 0, state_bytes=state_bytes, state_multiply_adds=3 * elements)
+    state = {"state_bytes": state_bytes, "state_dtype": state_format.product_dtype}
+    return linears, vectors, Attention(0, 0, 0, **state, state_multiply_adds=3 * elements)
 
 
 def latent_attention(reader: LayerReader) -> AttentionParts:
@@ -236,9 +232,9 @@ def latent_attention(reader: LayerReader) -> AttentionParts:
         reader.make_linear("self_attn.kv_b_proj", "attention", heads * (plain_size + value_size), rank),
         reader.make_linear("self_attn.o_proj", "attention", hidden, heads * value_size, bias),
     ]
-    cached_numbers, multiply_adds = rank + rotary_size, heads * (rank + rotary_size + rank)
+    numbers, multiply_adds = rank + rotary_size, heads * (rank + rotary_size + rank)
     unabsorbed = heads * (key_size + value_size)
-    return linears, vectors, Attention(cached_numbers, multiply_adds, reader.window, None, unabsorbed)
+    return linears, vectors, Attention(numbers, numbers, multiply_adds, reader.window, None, unabsorbed)
 
 
 def layers_alike(reader: LayerReader) -> Layers:
@@ -279,7 +275,8 @@ def layers_by_type(reader: LayerReader) -> Layers:
         fields.mark_read(family.period)
     elif not kinds and not flags:
         period = fields.read_whole(family.period) if isinstance(family.period, str) else family.period
-        fields.assumed_defaults["layer_types"] = f"{FULL} every {period} layers"
+        if period == family.period:  # not of the file, nor of a field that has a default
+            fields.assumed_defaults["layer_types"] = f"{FULL} every {period} layers"
         flags = tuple((layer + 1) % period for layer in range(reader.layers))
     kinds = kinds or tuple(family.other_kind if flag else FULL for flag in flags or ())
     return [(kind, None if kind == FULL else window) for kind in kinds]
@@ -350,14 +347,14 @@ def sparse_mlp(reader: LayerReader) -> MlpParts:
     """Return routed experts, maybe next to shared ones, or the MLP of a layer that has none."""
     fields, family = reader.fields, reader.family
     experts, size = routed_experts(reader), fields.read_whole(family.expert_size)
-    shared = (fields.read_optional_whole(family.shared_count, minimum=0) or 0) * size if family.shared_count else 0
-    if family.shared_size:
-        shared = fields.read_optional_whole(family.shared_size, minimum=0) or 0
+    shared_name = family.shared_size or family.shared_count
+    shared = fields.read_optional_whole(shared_name, minimum=0) if shared_name else None
     if not SPARSE_LAYERS[family.sparse_layers](reader):
         return dense_mlp(reader, fields.read_whole(family.dense_size)), []
     fields.mark_read(family.dense_size)
     if shared:
-        experts += dense_mlp(reader, shared, "mlp.shared_experts", "experts")
+        shared_size = shared if family.shared_size else shared * size
+        experts += dense_mlp(reader, shared_size, "mlp.shared_experts", "experts")
     if family.shared_gate:
         experts.append(reader.make_linear("mlp.shared_expert_gate", "experts", 1, reader.hidden))
     return experts, []
@@ -472,7 +469,9 @@ def _read_layers(reader: LayerReader) -> list[ModelLayer]:
     norms, layers = [reader.make_norm(name) for name in NORM_NAMES[: family.norms]], []
     cached_kinds: set[str] = set()
     for layer, (kind, window) in enumerate(LAYER_KINDS[family.layer_kinds](reader)):
-        layer_reader = replace(reader, layer=layer, kind=kind, window=window, cached_kinds=frozenset(cached_kinds))
+        layer_reader = replace(reader, layer=layer, kind=kind, window=window)
+        if layer_reader.shared and kind not in cached_kinds:
+            raise BadModel(f"num_kv_shared_layers: layer {layer} has no earlier {kind} with K/V of its own")
         linears, vectors, attention = ATTENTIONS[family.attention](layer_reader)
         mlp_linears, mlp_vectors = MLPS[family.mlp](layer_reader)
         layers.append(ModelLayer((*linears, *mlp_linears), (*norms, *vectors, *mlp_vectors), attention))

@@ -19,40 +19,39 @@ class ModelOperation:
     count: int = 1  # layers that have it; bytes and FLOPs are of one
 
 
-def step_operations(
-    model: Model, batch: int, context: int, cache_format: NumberFormat, *, expected: bool = False
-) -> list[ModelOperation]:
+Operations = list[ModelOperation]
+
+
+def step_operations(model: Model, batch: int, context: int, cache: NumberFormat, expected: bool = False) -> Operations:
     """Return every operation of a decode step that reads weights or K/V.
 
     The step is of `batch` sequences of `context` tokens, the new one among them. The experts read are the fewest that
     a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
     FLOPs of norms, K/V of the new token.
     """
-    return _list_operations(model, batch, 1, context - 1, cache_format, expected=expected, absorbed=True, headed=1)
+    return _list_operations(model, batch, 1, context - 1, cache, expected=expected, absorbed=True, headed=1)
 
 
-def verification_operations(
-    model: Model, batch: int, positions: int, context: int, cache_format: NumberFormat
-) -> list[ModelOperation]:
+def verification_operations(model: Model, batch: int, positions: int, context: int, cache: NumberFormat) -> Operations:
     """Return every operation of a step that computes `positions` tokens of each sequence, the first as `context`-th.
 
     Weights and K/V are read once, the head makes a token of every position, experts are by uniform routing.
     """
     sizes = batch, positions, context - 1
-    return _list_operations(model, *sizes, cache_format, expected=True, absorbed=True, headed=positions)
+    return _list_operations(model, *sizes, cache, expected=True, absorbed=True, headed=positions)
 
 
-def prefill_operations(model: Model, prompt: int, cached: int, cache_format: NumberFormat) -> list[ModelOperation]:
+def prefill_operations(model: Model, prompt: int, cached: int, cache: NumberFormat) -> Operations:
     """Return every operation of the prefill of `prompt` tokens, of which the K/V of the first `cached` exist already.
 
     The head makes one token, experts are by uniform routing, cached K/V are read once, new K/V are written once.
     """
-    return _list_operations(model, 1, prompt - cached, cached, cache_format, expected=True, absorbed=False, headed=1)
+    return _list_operations(model, 1, prompt - cached, cached, cache, expected=True, absorbed=False, headed=1)
 
 
 def _list_operations(
     model: Model, batch: int, new: int, cached: int, cache: NumberFormat, *, expected: bool, absorbed: bool, headed: int
-) -> list[ModelOperation]:
+) -> Operations:
     """Return the operations of `batch` sequences, each of `new` tokens after `cached` ones.
 
     The head makes `headed` tokens of each. `absorbed`: the form of latent attention that reads the latent as cached.
@@ -64,16 +63,18 @@ def _list_operations(
         operations += [_make_product(linear, tokens, expected) for linear in layer.linears]
         operations += [_make_operation(vector, vector.bytes) for vector in layer.vectors]
         attention = layer.attention
-        moved_tokens = attention.attended_tokens(cached + 1) - 1 + attention.kept_tokens(new)
-        moved_bytes = batch * moved_tokens * cache.matrix_bytes(attention.cached_numbers, 1)
+        read_numbers = attention.read_numbers * (attention.attended_tokens(cached + 1) - 1)
+        written_numbers = attention.cached_numbers * attention.kept_tokens(new)
+        moved_bytes = batch * cache.matrix_bytes(read_numbers + written_numbers, 1)
         pairs = attention.attended_pairs(cached + new) - attention.attended_pairs(cached)
         unabsorbed = None if absorbed else attention.unabsorbed_multiply_adds
         flops = 2 * (unabsorbed or attention.multiply_adds) * batch * pairs
         if attention.multiply_adds:
             operations.append(ModelOperation("attention", "KV cache", moved_bytes, flops, cache.product_dtype))
-        if attention.state_bytes:  # read, and written back
-            moved_bytes, flops = 2 * batch * attention.state_bytes, 2 * attention.state_multiply_adds * tokens
-            operations.append(ModelOperation("state", "state", moved_bytes, flops, cache.product_dtype))
+        if attention.state_bytes:  # read if there is one, and written
+            moved_bytes = (2 if cached else 1) * batch * attention.state_bytes
+            flops = 2 * attention.state_multiply_adds * tokens
+            operations.append(ModelOperation("state", "state", moved_bytes, flops, attention.state_dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
     operations.append(_make_product(model.head, batch * headed, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]

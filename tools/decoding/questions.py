@@ -1,22 +1,22 @@
 """What is asked about a model beyond its decode steps: first tokens, whole requests, speculation and training."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 from architecture import Matrix, Model
-from bound import LARGEST_BATCH, CardLimits, DecodeStepBound, bound_step, sustained_step_s
-from config_file import BadModel
-from number_formats import NumberFormat
-from operations import ModelOperation, prefill_operations, step_operations, verification_operations
+from bound import LARGEST_BATCH, Bound, CardLimits, DecodeStepBound, Steps, bound_step, find_batch, sustained_step_s
+from config_fields import BadModel, Fields
+from operations import ModelOperation, Operations, prefill_operations, step_operations, verification_operations
 
-from roofline.api import count_words, duration, join_words, number
+from roofline.api import UserError, count_words, duration, join_words, number
 
 TRAINING_DTYPE = "bf16"
 TRAINING_FLOPS = 6  # of a multiply-add: two forward, two for each of the two gradients
-MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")  # layers for multi-token prediction
+MFU_COUNT = "6 N + 12 L H Q T"  # that of PaLM
+# Layers for multi-token prediction.
+MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class GenerationRequest:
     """Tokens of a prompt, of its start that is cached, and of the answer. Without a prompt there is no request."""
 
     prompt: int = 0
-    cached: int = 0
+    prefix: int = 0
     answer: int = 0
 
     @property
@@ -35,63 +35,72 @@ class GenerationRequest:
 
 @dataclass(frozen=True)
 class Speculation:
-    """Tokens drafted for each verification, and those that it gives: one, and the drafts that are accepted."""
+    """Tokens drafted for each verification, and those that it gives: one, and the drafts that are accepted.
 
-    drafts: int
-    accepted: float
+    Without drafts there is no speculation.
+    """
+
+    drafts: int = 0
+    accepted: float = 1
     draft_parameters: float | None = None  # of a draft model; None: the layer for multi-token prediction
 
 
+def add_answers(steps: Steps, request: GenerationRequest, speculation: Speculation) -> list[DecodeStepBound]:
+    """Return the steps of a card, with the answers on a request and on speculation that are asked for.
+
+    The prefill is of a prompt that is alone on the card, the output rate of a batch of such requests.
+    """
+    model, card, first_token, first_token_sustained_s = steps[0].model, steps[0].card, None, None
+    if request.prompt:
+        prefill = prefill_operations(model, request.prompt, request.prefix, steps[0].cache_format)
+        first_token, first_token_sustained_s = bound_step(prefill, card.burst), sustained_step_s(prefill, card)
+    answers: dict[str, Any] = {"first_token": first_token, "first_token_sustained_s": first_token_sustained_s}
+    answered: list[DecodeStepBound] = []
+    for step in steps:
+        if first_token and request.answer:
+            answers["output_tokens_per_s"] = _output_rate(step, request, first_token.seconds)
+        if speculation.drafts:
+            answers["speculative_tokens_per_s"] = _speculative_rate(step, speculation, step.batch)
+            if not answered or answered[-1].context != step.context:
+                answers |= _find_gaining_batches(step, speculation)
+        answered.append(replace(step, **answers))
+    return answered
+
+
 # ---------------------------------------------------------------- first tokens and whole requests
-
-
-def add_first_token(steps: Sequence[DecodeStepBound], request: GenerationRequest) -> list[DecodeStepBound]:
-    """Return the steps of a card, with the bound of the prefill of a prompt that is alone on it, if there is one."""
-    if not request.prompt:
-        return [*steps]
-    model, card, cache_format = steps[0].model, steps[0].card, steps[0].cache_format
-    operations = prefill_operations(model, request.prompt, request.cached, cache_format)
-    bound, sustained_s = bound_step(operations, card.burst), sustained_step_s(operations, card)
-    return [replace(step, first_token=bound, first_token_sustained_s=sustained_s) for step in steps]
 
 
 def describe_first_token(step: DecodeStepBound, request: GenerationRequest) -> str:
     """Return a sentence on the time to the first token; "" without a prompt."""
     if not step.first_token:
         return ""
-    cached = f" ({request.cached} cached)" if request.cached else ""
-    limit = f"{step.first_token.limited_by}-bound"
-    if step.model.has_routed_experts:
-        limit += ", experts by uniform routing"
+    cached = f" ({request.prefix} cached)" if request.prefix else ""
+    experts = ", experts by uniform routing" if step.model.has_routed_experts else ""
+    limit = f"{step.first_token.limited_by}-bound{experts}"
     at_least, sustained_s = f"at least {duration(step.first_token.seconds)} ({limit})", step.first_token_sustained_s
     about = f"; at the sustained rate about {duration(sustained_s)}" if sustained_s else ""
-    return f" First token of a prompt of {request.prompt} tokens{cached}: {at_least}{about}."
+    return f" First token of a prompt of {count_words(request.prompt, 'token')}{cached}: {at_least}{about}."
 
 
-def add_request_rates(steps: Sequence[DecodeStepBound], request: GenerationRequest) -> list[DecodeStepBound]:
-    """Return the steps, with the output rate of a batch of such requests if an answer is asked for."""
-    if not request.answer:
-        return [*steps]
-    return [replace(step, output_tokens_per_s=_output_rate(step, request)) for step in steps]
-
-
-def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
+def _output_rate(step: DecodeStepBound, request: GenerationRequest, prompt_s: float) -> float:
     """Return the output tokens per second of a batch: one prompt after another, each with its first token, then steps.
 
     A step makes a token of every answer. Its bytes and FLOPs are linear in the context between the sizes of windows.
     """
-    model, burst, batch = step.model, step.card.burst, step.batch
-    prefill = prefill_operations(model, request.prompt, request.cached, step.cache_format)
     first, last = request.prompt, request.longest_context
-    attentions = {layer.attention for layer in model.layers}
+    attentions = {layer.attention for layer in step.model.layers}
     knots = sorted({first, last}.union(*(attention.list_knots(first, last) for attention in attentions)))
-    steps = [step_operations(model, batch, context, step.cache_format, expected=True) for context in knots]
-    bounds = [bound_step(operations, burst) for operations in steps]
+    bounds = [_bound_plain_step(step, step.batch, context) for context in knots]
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
-    prompt_s = bound_step(prefill, burst).seconds
-    return batch * request.answer / (batch * prompt_s + float(numpy.maximum(memory_times, compute_times).sum()))
+    steps_s = float(numpy.maximum(memory_times, compute_times).sum())
+    return step.batch * request.answer / (step.batch * prompt_s + steps_s)
+
+
+def _bound_plain_step(step: DecodeStepBound, batch: int, context: int) -> Bound:
+    operations = step_operations(step.model, batch, context, step.cache_format, expected=True)
+    return bound_step(operations, step.card.burst)
 
 
 # ---------------------------------------------------------------- speculation
@@ -99,22 +108,19 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest) -> float:
 
 def require_draft(model: Model, config: Mapping[str, Any], speculation: Speculation) -> None:
     """Raise BadModel if the draft is neither a model of a known size nor a layer of the config."""
-    config = {**config, **(config.get("text_config") or {})}  # of a model that sees or hears as well
-    layers = [config.get(name) for name in MTP_FIELDS]
-    if not speculation.draft_parameters and not any(isinstance(count, int) and count > 0 for count in layers):
-        names = " or ".join(MTP_FIELDS)
-        raise BadModel(f"DRAFT: the config of {model.name} has no {names}; allowed: with DRAFT_PARAMS")
+    fields = Fields({**config, **(config.get("text_config") or {})}, {})  # of a model that sees or hears as well
+    counts = [fields.read_optional_whole(name, minimum=0) for name in MTP_FIELDS]
+    if not speculation.draft_parameters and not any(counts):
+        raise BadModel(f"DRAFT: {model.name} has no {' or '.join(MTP_FIELDS)}; allowed: with DRAFT_PARAMS")
 
 
-def draft_operations(
-    model: Model, speculation: Speculation, batch: int, context: int, cache_format: NumberFormat
-) -> list[ModelOperation]:
+def draft_operations(step: DecodeStepBound, speculation: Speculation, batch: int) -> Operations:
     """Return the operations that draft one token of each sequence, the head among them.
 
     The layer for multi-token prediction is one like the last, after a matrix that joins the embedding of a token and
     the state before it (DeepSeek-V3, 2412.19437, 2.2). Of a draft model the K/V are not known, and left out.
     """
-    plain, hidden = model.tables[0].format, model.head.inputs
+    model, plain, hidden = step.model, step.model.tables[0].format, step.model.head.inputs
     if parameters := speculation.draft_parameters:
         read_bytes, flops = parameters * plain.bits / 8, 2 * parameters * batch
         return [ModelOperation("draft model", "MLP", read_bytes, flops, plain.product_dtype)]
@@ -122,64 +128,49 @@ def draft_operations(
     norms = Matrix("enorm and hnorm", "MLP", 2 * hidden, 1, plain)
     last = model.layers[-1]
     layer = replace(last, linears=(joint, *last.linears), vectors=(norms, *last.vectors))
-    return step_operations(replace(model, layers=(layer,)), batch, context, cache_format, expected=True)
-
-
-def add_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation | None) -> list[DecodeStepBound]:
-    """Return the steps, with the speculative rate, and the batch from which it is lower than the rate without."""
-    if not speculation:
-        return [*steps]
-    losing_batches = {step.context: _find_losing_batch(step, speculation) for step in steps}
-    return [
-        replace(
-            step,
-            speculative_tokens_per_s=_speculative_rate(step, speculation, step.batch),
-            speculation_loses_from=losing_batches[step.context],
-        )
-        for step in steps
-    ]
+    return step_operations(replace(model, layers=(layer,)), batch, step.context, step.cache_format, expected=True)
 
 
 def _speculative_rate(step: DecodeStepBound, speculation: Speculation, batch: int) -> float:
     """Return the tokens per second of a batch: a token drafted after another, then a verification of them all."""
-    model, context, cache_format, burst = step.model, step.context, step.cache_format, step.card.burst
-    draft = draft_operations(model, speculation, batch, context, cache_format)
-    verification = verification_operations(model, batch, speculation.drafts + 1, context, cache_format)
-    draft_s, verification_s = bound_step(draft, burst).seconds, bound_step(verification, burst).seconds
+    draft, positions = draft_operations(step, speculation, batch), speculation.drafts + 1
+    verification = verification_operations(step.model, batch, positions, step.context, step.cache_format)
+    draft_s, verification_s = (bound_step(operations, step.card.burst).seconds for operations in (draft, verification))
     return batch * speculation.accepted / (speculation.drafts * draft_s + verification_s)
 
 
-def _find_losing_batch(step: DecodeStepBound, speculation: Speculation) -> int | None:
-    """Return the batch from which on speculation is slower; None if it is not at LARGEST_BATCH.
+def _find_gaining_batches(step: DecodeStepBound, speculation: Speculation) -> dict[str, int | None]:
+    """Return the batch from which speculation is faster and that from which it is slower again, of those that fit.
 
-    Few sequences may lose too, if their further positions read further experts: the last crossing counts.
+    Few sequences may lose too, if their further positions read further experts.
     """
 
     def loses(batch: int) -> bool:
-        plain = step_operations(step.model, batch, step.context, step.cache_format, expected=True)
-        plain_rate = batch / bound_step(plain, step.card.burst).seconds
+        plain_rate = batch / _bound_plain_step(step, batch, step.context).seconds
         return _speculative_rate(step, speculation, batch) < plain_rate
 
-    doublings = [1 << power for power in range(LARGEST_BATCH.bit_length())]
-    last_gain = max((batch for batch in doublings if not loses(batch)), default=0)
-    if last_gain == LARGEST_BATCH:
-        return None
-    return bisect_left(range(2 * last_gain + 1), True, lo=last_gain + 1, key=loses)
+    last = LARGEST_BATCH if step.largest_batch is None else step.largest_batch
+    batches = [*(1 << power for power in range(last.bit_length())), last] if last else []
+    gaining = [batch for batch in batches if not loses(batch)] or [0]
+    gains_from = find_batch(lambda batch: not loses(batch), gaining[0] // 2 + 1, gaining[0])
+    return {"speculation_gains_from": gains_from, "speculation_loses_from": find_batch(loses, gaining[-1] + 1, last)}
 
 
-def describe_speculation(steps: Sequence[DecodeStepBound], speculation: Speculation | None) -> str:
-    """Return sentences on the rate of the first step, and where speculation costs more than it gives; "" without it."""
+def describe_speculation(steps: Steps, speculation: Speculation) -> str:
+    """Return sentences on the rate of the first step, and on where speculation is faster; "" without it."""
     first = steps[0]
-    if not speculation or not first.speculative_tokens_per_s:
+    if not (rate := first.speculative_tokens_per_s):
         return ""
-    gain = number(first.speculative_tokens_per_s / first.tokens_per_s)
-    given = f"{count_words(speculation.drafts, 'draft')}, {number(speculation.accepted)} tokens per verification"
-    lines = f" Speculation ({given}): at most {number(first.speculative_tokens_per_s)} tokens/s, {gain} times as many."
-    batches = {step.context: step.speculation_loses_from for step in steps}
-    losing = [f"batch {batch} (context {context})" for context, batch in batches.items() if batch]
-    if not losing:
-        return f"{lines} At large batches it gives more than it costs."
-    return f"{lines} At large batches it costs more than it gives, from {join_words(losing)}."
+    given = f"{count_words(speculation.drafts, 'draft')}; tokens per verification: {number(speculation.accepted)}"
+    speed = f"{number(rate)} tokens/s"
+    speed = f"{speed} expected by uniform routing" if first.model.has_routed_experts else f"at most {speed}"
+    lines = f" Speculation ({given}): {speed}, {number(rate / first.tokens_per_s)} times as many."
+    ranges: dict[str, None] = {}
+    for step in (step for step in steps if step.largest_batch != 0):
+        last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
+        batches = f"batch {step.speculation_gains_from} {last}" if step.speculation_gains_from else "none"
+        ranges[f"{batches} (context {step.context})"] = None
+    return f"{lines} Of the batches that fit, it is faster at {join_words(ranges)}." if ranges else lines
 
 
 # ---------------------------------------------------------------- training
@@ -190,37 +181,42 @@ def rate_training(model: Model, card: CardLimits, sequence: int, tokens_per_s: f
 
     PaLM's count (2204.02311, appendix B) has every parameter that a token uses, and attention to all tokens of the
     sequence. The bound has the products alone: no embedding table, and attention within windows to tokens before.
-    Raises NoCeiling.
+    Raises NoCeiling, and UserError for a rate above the bound.
     """
-    attentions = [layer.attention for layer in model.layers]
-    multiply_adds = [attention.unabsorbed_multiply_adds or attention.multiply_adds for attention in attentions]
-    pairs = [attention.attended_pairs(sequence) for attention in attentions]
-    causal = TRAINING_FLOPS * sum(a * b for a, b in zip(multiply_adds, pairs, strict=True)) / sequence
-    full = TRAINING_FLOPS * sequence * sum(multiply_adds)
-    of_states = TRAINING_FLOPS * sum(attention.state_multiply_adds for attention in attentions)  # whatever the length
-    causal, full = causal + of_states, full + of_states
-    parameters = TRAINING_FLOPS * model.active_parameters
-    counts = {"6 N": parameters, "6 N + 12 L H Q T": parameters + full, "6 N, causal attention": parameters + causal}
-    products = [model.head, *(linear for layer in model.layers for linear in layer.linears)]
-    least = causal + TRAINING_FLOPS * sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    causal, full, products = 0.0, 0.0, [model.head]
+    for layer in model.layers:
+        attention = layer.attention
+        multiply_adds = attention.unabsorbed_multiply_adds or attention.multiply_adds
+        causal += attention.state_multiply_adds + multiply_adds * attention.attended_pairs(sequence) / sequence
+        full += attention.state_multiply_adds + multiply_adds * sequence
+        products += layer.linears
+    parameters = model.active_parameters
+    counts = {"6 N": parameters, MFU_COUNT: parameters + full, "6 N, causal attention": parameters + causal}
+    multiplied = sum(matrix.outputs * matrix.inputs * matrix.per_token for matrix in products)
+    least_flops = TRAINING_FLOPS * (multiplied + causal)
     dtype = card.burst.substitute_dtype(TRAINING_DTYPE)
+    most = card.burst.tflops[dtype] * 1e12 / least_flops
+    if tokens_per_s and tokens_per_s > most:
+        allowed = f"{number(most)} or less, the bound of one {card.name}; is it of several cards?"
+        raise UserError(f"TOKENS_PER_S: {tokens_per_s:g}; allowed: {allowed}")
     sustained = card.sustained.tflops.get(dtype) if card.sustained else None
-    peaks = {"datasheet": card.datasheet_tflops.get(dtype), "sustained": sustained}
+    peaks = {"share_of_datasheet": card.datasheet_tflops.get(dtype), "share_of_sustained": sustained}
+    common = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype}
+    common |= {"trained_tokens_per_s": tokens_per_s, "most_tokens_per_s": most}
+    common["sustained_tokens_per_s"] = sustained * 1e12 / least_flops if sustained else None
     rows = []
-    for name, flops in counts.items():
-        flops_per_s = flops * (tokens_per_s or 0)
-        shares = {f"share_of_{of}": flops_per_s / (peak * 1e12) if peak else None for of, peak in peaks.items()}
-        row = {"model": model.name, "card": card.title, "sequence": sequence, "dtype": dtype, "flops_counted": name}
-        row |= {"flops_per_token": flops, "trained_tokens_per_s": tokens_per_s, **shares}
-        row["most_tokens_per_s"] = card.burst.tflops[dtype] * 1e12 / least
-        row["sustained_tokens_per_s"] = sustained * 1e12 / least if sustained else None
-        rows.append(row)
+    for name, multiply_adds in counts.items():
+        flops = TRAINING_FLOPS * multiply_adds
+        shares = {of: flops * (tokens_per_s or 0) / (peak * 1e12) if peak else None for of, peak in peaks.items()}
+        rows.append({**common, "flops_counted": name, "flops_per_token": flops, **shares})
     return rows
 
 
-def describe_training(row: Mapping[str, Any]) -> str:
-    """Return sentences on the bound of a card, on what N is, and on what MFU does not count, from the row of 6 N."""
-    lines = f"Training on {row['card']}, sequences of {row['sequence']} tokens: at most "
+def describe_training(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return sentences on MFU, on the bound of a card, and on what N is, from the rows of `rate_training`."""
+    row, mfu = rows[0], next(row["share_of_datasheet"] for row in rows if row["flops_counted"] == MFU_COUNT)
+    lines = f"MFU {100 * mfu:.1f} % ({MFU_COUNT}). " if mfu else ""
+    lines += f"Training on {row['card']}, sequences of {count_words(row['sequence'], 'token')}: at most "
     lines += f"{number(row['most_tokens_per_s'])} tokens/s per card in {row['dtype']}"
     if row["sustained_tokens_per_s"]:
         lines += f", about {number(row['sustained_tokens_per_s'])} at the sustained rate"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import cycle
 
-from bound import DecodeStepBound
+from bound import Steps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from speed_tables import MeasuredSteps
@@ -17,7 +17,7 @@ HEAD_PT, PANEL_PT, AXIS_PT = 78.0, 190.0, 52.0
 
 
 @style.styled()
-def draw_speeds(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> Figure:
+def draw_speeds(steps: Sequence[Steps], measured: MeasuredSteps) -> Figure:
     """Return the picture of a model's `steps` on each card, with a cross for each measured step."""
     height = HEAD_PT + len(steps) * (PANEL_PT + AXIS_PT)
     figure = style.new_titled_figure(height, f"Decode speed of {steps[0][0].model.name}: upper bound", [LEGEND])
@@ -28,7 +28,7 @@ def draw_speeds(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSt
     return figure
 
 
-def _draw_panel(axes: Axes, steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> None:
+def _draw_panel(axes: Axes, steps: Steps, measured: MeasuredSteps) -> None:
     axes.set_title(style.shorten_middle(steps[0].card.title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
     lines = group_by(sorted(steps, key=lambda step: step.batch), lambda step: step.context)
     for colour, (context, line_steps) in zip(cycle(CONTEXT_COLOURS), lines.items(), strict=False):

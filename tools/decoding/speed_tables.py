@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bound import CardLimits, DecodeStepBound, find_largest_batch
+from bound import CardLimits, DecodeStepBound, Steps, find_largest_batch
 from config_file import SHIPPED_MODELS, read_model
 from number_formats import PLAIN_FORMATS
 
@@ -17,11 +18,9 @@ import roofline.api as api
 
 HEAD_WIDTH = 8  # letters of a line in the head of a column
 SCHEMA_VERSION = 1  # of the data
-STEP_FIELDS = (
-    *("batch", "context", "tokens_per_s", "most_tokens_per_s", "sustained_s"),
-    *("first_token_sustained_s", "output_tokens_per_s", "speculative_tokens_per_s", "speculation_loses_from"),
-    *("usd_per_million_tokens", "memory_bytes", "fits", "largest_batch", "compute_bound_batch"),
-)
+OBJECTS = ("model", "card", "cache_format", "expected", "bound", "first_token")  # of a step; its rows have numbers
+STEP_FIELDS = [field.name for field in fields(DecodeStepBound) if field.name not in OBJECTS]
+STEP_FIELDS += ["tokens_per_s", "most_tokens_per_s", "usd_per_million_tokens"]
 MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
@@ -37,7 +36,7 @@ class MeasuredStep(NamedTuple):
 MeasuredSteps = Mapping[tuple[int, int], MeasuredStep]  # by batch and context
 
 
-def build_card_table(steps: Sequence[DecodeStepBound], measured: MeasuredSteps) -> api.MarkdownTable:
+def build_card_table(steps: Steps, measured: MeasuredSteps) -> api.MarkdownTable:
     """Return the table of a model's steps on one card, a row for each, without columns that would be empty."""
     rows = [_build_row(step, measured.get((step.batch, step.context))) for step in steps]
     return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
@@ -90,29 +89,26 @@ def find_largest_parts(step: DecodeStepBound, count: int) -> list[tuple[str, flo
     return sorted(shares.items(), key=lambda item: -item[1])[:count]
 
 
-def list_steps(steps: Sequence[Sequence[DecodeStepBound]], measured: MeasuredSteps) -> list[dict[str, Any]]:
-    """Return the answers on steps: a row for each card, context and batch, in seconds and bytes."""
+def list_steps(steps: Sequence[Steps], measured: MeasuredSteps, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each card, context and batch: what was asked and the answers, in seconds and bytes."""
     rows = []
     for step in chain.from_iterable(steps):
-        timed = measured.get((step.batch, step.context))
-        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title}
+        seconds, joules_per_token = measured.get((step.batch, step.context)) or (None, None)
+        row: dict[str, Any] = {"model": step.model.name, "card": step.card.title, **asked}
         row |= {name: getattr(step, name) for name in STEP_FIELDS}
         row |= {name: getattr(step.model, name) for name in MODEL_FIELDS}
         row |= {"cache_dtype": step.cache_format.name, "limited_by": step.expected.limited_by}
         row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
         row["first_token_s"] = step.first_token.seconds if step.first_token else None
-        row["estimated_joules_per_token"] = step.joules_per_token
-        row["measured_s"] = timed.seconds if timed else None
-        row["measured_joules_per_token"] = timed.joules_per_token if timed else None
+        row |= {"usd_per_hour": step.card.usd_per_hour, "estimated_joules_per_token": step.joules_per_token}
+        row |= {"measured_s": seconds, "measured_joules_per_token": joules_per_token}
         rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
 
 
-def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.MarkdownTable:
+def build_comparison_table(steps: Sequence[Steps]) -> api.MarkdownTable:
     """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
-    names = [card_steps[0].card.name.removeprefix("NVIDIA ") for card_steps in steps]
-    names = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
-    rows = []
+    names, rows = _name_cards(card_steps[0].card.title for card_steps in steps), []
     for row_steps in zip(*steps, strict=True):
         row = [str(row_steps[0].batch), str(row_steps[0].context)]
         prices = {}
@@ -126,15 +122,21 @@ def build_comparison_table(steps: Sequence[Sequence[DecodeStepBound]]) -> api.Ma
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
-def build_training_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
+def _name_cards(titles: Iterable[str]) -> list[str]:
+    """Return short names of cards, numbered where two are alike."""
+    names = [title.partition(" (")[0].removeprefix("NVIDIA ") for title in titles]
+    return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
+def build_training_table(training: Sequence[Sequence[Mapping[str, Any]]]) -> api.MarkdownTable:
     """Return a token's FLOPs by each count, and what share of the peaks of each card a rate of training reaches."""
-    columns = ["FLOPs counted", "card", "GFLOP per token", "of the datasheet", "of the sustained rate"]
+    columns = ["FLOPs counted", "card", "dtype", "GFLOP per token", "of the datasheet", "of the sustained rate"]
     lines = []
-    for row in rows:
-        shares = [row["share_of_datasheet"], row["share_of_sustained"]]
-        cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
-        card = row["card"].partition(" (")[0]
-        lines.append([row["flops_counted"], card, api.number(row["flops_per_token"] / 1e9), *cells])
+    for card, rows in zip(_name_cards(rows[0]["card"] for rows in training), training, strict=True):
+        for row in rows:
+            shares = [row["share_of_datasheet"], row["share_of_sustained"]]
+            cells = [f"{100 * share:.1f} %" if share else "-" for share in shares]
+            lines.append([row["flops_counted"], card, row["dtype"], api.number(row["flops_per_token"] / 1e9), *cells])
     return api.drop_empty_columns(columns, lines)
 
 
@@ -153,8 +155,7 @@ def list_models(cards: Sequence[CardLimits]) -> list[dict[str, Any]]:
 
 def build_model_table(rows: Sequence[Mapping[str, Any]]) -> api.MarkdownTable:
     """Return the table of the rows of `list_models`."""
-    names = [card.partition(" (")[0].removeprefix("NVIDIA ") for card in rows[0]["largest_batch"]]
-    heads = [f"sequences that fit, {name}" for name in names]
+    heads = [f"sequences that fit, {name}" for name in _name_cards(rows[0]["largest_batch"])]
     columns = ["model", "parameters", "active", "weights", f"K/V of {LISTED_CONTEXT} tokens", *heads]
     table_rows = []
     for row in rows:
@@ -173,7 +174,7 @@ def format_parameters(parameters: int) -> str:
 def write_answers(answers: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> str:
     """Write the rows of each question to PATH.json, and all to PATH.csv, a line each. Returns the names of both."""
     rows = [{"schema_version": SCHEMA_VERSION, "question": name, **row} for name in answers for row in answers[name]]
-    lines = [dict(_flatten(row)) for row in rows]
+    lines = [*map(_flatten, rows)]
     text = io.StringIO()
     writer = csv.DictWriter(text, dict.fromkeys(chain.from_iterable(lines)), lineterminator="\n")
     writer.writeheader()
@@ -184,13 +185,13 @@ def write_answers(answers: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
     return f"{path.stem}.json, {path.stem}.csv"
 
 
-def _flatten(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a row; those of a mapping in it are called after it, such as seconds_by_part.MLP."""
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without mappings in it; their values are called after them, such as seconds_by_part.MLP."""
+    flat: dict[str, Any] = {}
     for name, value in row.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
-        else:
-            yield name, value
+        inner = value.items() if isinstance(value, Mapping) else ()
+        flat |= {f"{name}.{key}": number for key, number in inner} if inner else {name: value}
+    return flat
 
 
 def format_narrow(table: api.MarkdownTable) -> str:

@@ -97,17 +97,27 @@ def test_the_command_gives_the_speed_on_a_card_that_was_measured_and_one_by_its_
     assert (expected, most) == pytest.approx((433, 1389), rel=0.01)
 
 
-def test_every_answer_is_a_row_of_json_and_csv(capsys):
-    asked = ["--in=1000", "--out=9", "--draft=2", "--accept=2", "--draft-params=1e9", "--train=4096"]
+DRAFTS = {"drafts": 2, "accepted": 1.5, "draft_parameters": 1e9, "answer": 0}
+REQUEST = {"prompt": 1000, "prefix": 10, "answer": 9, "drafts": 0, "usd_per_hour": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("further", "given"),
+    [(["--out=9", "--prefix=10"], REQUEST), (["--draft=2", "--accept=1.5", "--draft-params=1e9"], DRAFTS)],
+)
+def test_every_answer_is_a_row_of_json_and_csv(capsys, further, given):
+    asked = ["--in=1000", "--price=2.5", "--train=4096", *further]
     status, said = made(capsys, "llama-3-8b", "--card", str(REFERENCE), "--batch=1,8", *asked, "--tokens-per-s=9600")
     assert status == 0 and max(map(len, said.splitlines())) <= 100
     data = json.loads((decoding.FOLDER / "llama-3-8b.json").read_text())
     lines = [*csv.DictReader((decoding.FOLDER / "llama-3-8b.csv").open())]
     assert {line["schema_version"] for line in lines} == {str(data["schema_version"])}
     assert [line["question"] for line in lines] == ["steps"] * 2 + ["training"] * 3
+    assert all({name: row[name] for name in given} == given for row in data["steps"])
+    assert [float(lines[1][name]) for name in given] == [*given.values()]
     for line, row in zip(lines, data["steps"] + data["training"], strict=True):
         for name in ("first_token_s", "output_tokens_per_s", "speculative_tokens_per_s", "share_of_sustained"):
-            assert float(line[name] or -1) == row.get(name, -1)
+            assert float(line[name] or -1) == (row.get(name) or -1)
     assert float(lines[0]["seconds_by_part.MLP"]) == data["steps"][0]["seconds_by_part"]["MLP"]
 
 
@@ -153,6 +163,10 @@ def test_experts_are_expected_to_be_chosen_at_random_and_the_bound_takes_the_few
         *((["gpt-2", "--out=5", one], ["OUT: 5", "IN"]) for one in ("--batch=1", "--context=5")),
         (["gpt-2", "--in=1025"], ["gpt-2", "1025", "1024"]),
         (["gpt-2", "--card", str(REFERENCE), "--train=1025"], ["gpt-2", "1025", "1024"]),
+        (["gpt-2", "--in=9", "--out=5", "--draft=3", "--accept=2", "--draft-params=1e9"], ["DRAFT", "OUT"]),
+        *(([one], ["MODEL"]) for one in ("--batch=1", "--in=9", "--measure")),
+        (["gpt-2", "--context=1022", "--draft=3", "--accept=2", "--draft-params=1e9"], ["1025", "1024"]),
+        (["gpt-2", f"--card={REFERENCE},{REFERENCE}", "--train=9", "--tokens-per-s=9"], ["TOKENS_PER_S: 9", "CARD"]),
         (["gpt-2", "--tokens-per-s=9"], ["TOKENS_PER_S: 9", "TRAIN"]),
         (["gpt-2", "--draft=3"], ["ACCEPT", "DRAFT + 1 (4)"]),
         *((["gpt-2", "--draft=3", f"--accept={given}"], ["ACCEPT", given]) for given in ("0.9", "4.1", "a")),

@@ -51,6 +51,8 @@ def test_a_missing_field_is_taken_from_the_family():
     found = build_model("mine", "mine.json", without("mistral-nemo-12b", "sliding_window", "vocab_size"))
     assert found.assumed_defaults == {"sliding_window": "4096", "vocab_size": "32000"}
     assert {layer.attention.window for layer in found.layers} == {4096}
+    found = build_model("mine", "made up", {"model_type": "qwen3_next", "full_attention_interval": 4})
+    assert not {"full_attention_interval", "layer_types"} & found.assumed_defaults.keys()
 
 
 GEMMA = {"model_type": "gemma2", "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42}
@@ -135,6 +137,7 @@ A4B |= {"num_key_value_heads": 8, "num_global_key_value_heads": 2, "enable_moe_b
 A4B |= {"top_k_experts": 8, "moe_intermediate_size": 704}
 E4B = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 42, "num_key_value_heads": 2}
 E4B |= {"hidden_size_per_layer_input": 256, "num_kv_shared_layers": 18, "attention_k_eq_v": False}
+DOUBLE = {"use_double_wide_mlp": True}  # of the layers that share K/V
 QWEN_27B = {"model_type": "qwen3_5_text", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 64}
 QWEN_27B |= {"num_attention_heads": 24, "linear_num_value_heads": 48, "dtype": "bfloat16"}
 MIMO = {"model_type": "mimo_v2", "hybrid_layer_pattern": [int(n > 0 and (n + 1) % 6 > 0) for n in range(48)]}
@@ -150,6 +153,7 @@ GLM = {"model_type": "glm4_moe", "head_dim": 128, "attention_bias": True}
     [
         (GEMMA_4 | A4B, 25_233_141_790, 112_640, 10_240),  # gemma-4-26B-A4B
         (GEMMA_4 | E4B, 7_463_013_418, 28_672, 8_192),  # gemma-4-E4B
+        (GEMMA_4 | E4B | DOUBLE, 7_463_013_418 + 18 * 3 * 2560 * 10240, 28_672, 8_192),
         (QWEN_27B, 26_895_998_464, 32_768, 32_768),  # Qwen3.6-27B
         (MIMO, 308_778_780_864, 111_360, 11_520),  # MiMo-V2.5
         (MAVERICK, 400_711_848_960, 98_304, 24_576),  # Llama-4-Maverick
@@ -164,17 +168,25 @@ def test_what_families_add_is_counted(config, parameters, cached, cached_later):
     assert (found.parameters, found.cache_bytes(1, fp8), later) == (parameters, cached, cached_later)
 
 
+def test_layers_that_share_keys_and_values_keep_none_and_read_those_of_others():
+    found, context, fp8 = build_model("mine", "made up", GEMMA_4 | E4B), 1000, PLAIN_FORMATS["fp8"]
+    step = operations.step_operations(found, 3, context, fp8)
+    # 7 of 42 layers attend to all with heads of 512, 3 of them with K/V of others; 35 to 1000 with heads of 256.
+    of_others = 3 * 2 * 2 * 512 + 15 * 2 * 2 * 256
+    read = (7 * 2 * 2 * 512 + 35 * 2 * 2 * 256) * (context - 1) + found.cache_bytes(1, fp8)
+    assert sum(o.count * o.bytes for o in step if o.part == "KV cache") == 3 * read
+    assert found.cache_bytes(context, fp8) == read - of_others * (context - 1)
+
+
 def test_a_state_is_apart_from_keys_and_values():
     found = build_model("mine", "made up", QWEN_27B)
     # 48 layers of 48 heads of 128 x 128 in fp32, and 3 inputs of the convolution in bf16.
     assert found.state_bytes == 48 * (48 * 128 * 128 * 4 + 3 * 10_240 * 2)
     assert found.sequence_bytes(1000, PLAIN_FORMATS["bf16"]) == 1000 * 65_536 + found.state_bytes
-    states = [o for o in operations.step_operations(found, 2, 1000, PLAIN_FORMATS["bf16"]) if o.part == "state"]
-    assert sum(o.count * o.bytes for o in states) == 2 * 2 * found.state_bytes  # read and written, of two sequences
 
 
 def test_a_chunk_is_kept_whole_and_attended_to_from_its_start():
-    attention = Attention(1, 1, window=4, chunked=True)
+    attention = Attention(1, 1, 1, window=4, chunked=True)
     assert [attention.attended_tokens(context) for context in range(1, 10)] == [1, 2, 3, 4, 1, 2, 3, 4, 1]
     assert [attention.kept_tokens(context) for context in (3, 4, 9)] == [3, 4, 4]
     assert attention.attended_pairs(9) == sum(map(attention.attended_tokens, range(1, 10)))
