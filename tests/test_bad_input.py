@@ -83,7 +83,7 @@ def test_settings_are_held_against_every_device(changes, expected):
 
 
 def test_a_machine_needs_one_of_the_compute_ceilings():
-    """Next to a card that has it, a CPU without is measured all the same."""
+    """A dtype that the card has does not stop the measurement of a CPU that lacks it."""
     asked = {"peak_flops": {"dtypes": ["fp16", "int8"]}}
     assert_lines(held(asked | {"devices": ["cpu"]}), ("peak_flops.dtypes: cpu ", "fp16, int8", "fp64, fp32, fp64_fma"))
     assert held(asked) == []

@@ -22,7 +22,6 @@ from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
 from roofline.table.load import build_table
 from roofline.table.own_scores import LATE, NOT_MEASURED
-from roofline.table.seals import find_unlike_own
 
 
 @pytest.fixture(autouse=True)
@@ -174,8 +173,12 @@ def test_pages_and_terminal_have_the_score():
     assert "300 us" in pages["verification.md"] and "+200 %" in pages["verification.md"]
 
 
-def test_a_table_has_the_predictions_that_were_sealed():
-    found, table = table_of(predict(MEASURED, cpu_time_s=300 * US))
-    assert find_unlike_own(table.own_predictions, found) == []
+def test_a_table_has_the_predictions_that_were_sealed(monkeypatch):
+    monkeypatch.syspath_prepend(CHECKOUT / "workflow/commands")
+    import verify
+
+    _, table = table_of(predict(MEASURED, cpu_time_s=300 * US))
+    assert verify.list_changed_figures(table, table) == []
     changed = [row.model_copy(update={"cpu_time_s": 100 * US}) for row in table.own_predictions]
-    assert len(find_unlike_own(changed, found)) == len(find_unlike_own([], found)) == 1
+    for rows in (changed, []):
+        assert len(verify.list_changed_figures(table.model_copy(update={"own_predictions": rows}), table)) == 1

@@ -147,7 +147,7 @@ def parse_arguments(argv: list[str]) -> Namespace:
     return arguments
 
 
-def parse_numbers(variable: str, kind: type, text: str) -> list:
+def parse_numbers(variable: str, kind: type, text: str, example: str = "1,8,32") -> list:
     """Return the numbers of a list such as 1,8,32, whole ones once each. Raises UserError with the variable of make."""
     lowest, highest = RANGES[kind]
     try:
@@ -156,7 +156,7 @@ def parse_numbers(variable: str, kind: type, text: str) -> list:
         numbers = []
     if not numbers or not all(lowest <= number <= highest for number in numbers):
         allowed = f"whole numbers from 1 to {LARGEST_WHOLE}" if kind is int else "numbers above 0"
-        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}, such as 1,8,32")
+        raise api.UserError(f"{variable}: {text!r}; allowed: {allowed}, such as {example}")
     return list(dict.fromkeys(numbers)) if kind is int else numbers
 
 
@@ -164,7 +164,7 @@ def parse_number(variable: str, kind: type, text: str) -> int | float:
     """Return a number of a kind. Raises UserError with the variable of make."""
     if "," in text:
         raise api.UserError(f"{variable}: {text!r}; allowed: one number")
-    return parse_numbers(variable, kind, text)[0]
+    return parse_numbers(variable, kind, text, "8")[0]
 
 
 def choose_contexts(arguments: Namespace, model: Model) -> list[int]:

@@ -89,7 +89,7 @@ class LayerReader:
         return self.layer >= self.layers - self.fields.read_whole("num_kv_shared_layers", minimum=0)
 
     def read_size(self, name: str) -> int | None:
-        """Return a size, which may have a field of its own for this kind of attention or for this layer."""
+        """Return a size: by the field of this layer or of this kind of attention, else by the common field."""
         names = {kind: fields[name] for kind, fields in self.family.fields_by_kind.items() if name in fields}
         sizes = {kind: self.fields.read_optional_whole(field_name) for kind, field_name in names.items()}
         return self._layer_fields.read_optional_whole(name) or sizes.get(self.kind) or self.fields.read_size(name)

@@ -21,7 +21,7 @@ MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_laye
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Tokens of a prompt, of its start that is cached, and of the answer. Without a prompt there is no request."""
+    """Tokens of a prompt, of its start that is cached, and of the answer; none where no request was asked for."""
 
     prompt: int = 0
     prefix: int = 0
@@ -37,7 +37,7 @@ class GenerationRequest:
 class Speculation:
     """Tokens drafted for each verification, and those that it gives: one, and the drafts that are accepted.
 
-    Without drafts there is no speculation.
+    `drafts` is 0 where speculation was not asked for.
     """
 
     drafts: int = 0

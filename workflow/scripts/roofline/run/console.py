@@ -105,7 +105,7 @@ class Console(logging.Handler):
             if self._workflow.output_settings.dryrun:
                 self._write("\n".join(planned_jobs.format_plan(planned)))
         elif event == LogEvent.JOB_INFO:
-            output = next(iter(more["output"]), "").removesuffix(" (update)")  # Snakemake's remark on such an output
+            output = next(iter(more["output"]), "").removesuffix(" (update)")  # which Snakemake adds
             self._running[more["jobid"]] = output, next(iter(more["log"]), "")
         elif event == LogEvent.JOB_FINISHED:
             self._show_finished(more["job_id"])

@@ -116,7 +116,7 @@ def span(
     first = min(filter(None, starts), default=datetime.fromisoformat(run_started_at))
     seconds = max(0.0, (datetime.fromisoformat(created_at) - first).total_seconds())
     total_s = sum(run_seconds.values())
-    # A job has a log of its own, and perhaps several outputs.
+    # Each job writes one log, and may write several outputs.
     jobs = {(row.log, row.started_at): (parse_time(row.started_at), parse_time(row.ended_at)) for row in outputs}
     job_seconds = [(end - start).total_seconds() for start, end in jobs.values() if start and end]
     return Times(

@@ -10,14 +10,12 @@ from roofline.measure.sealing import MEASURED_SOURCE
 from roofline.operators.base import Operator
 from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256, make_seed
 from roofline.operators.registry import builtin_operators
-from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.operator_record import (
     DrawnShapes,
     JobRecord,
     PredictedCell,
     PredictionsRecord,
-    SealedOwnPrediction,
 )
 from roofline.records.seal_records import (
     CellPrediction,
@@ -26,7 +24,7 @@ from roofline.records.seal_records import (
     Seal,
     prediction_code_sha256,
 )
-from roofline.table.rows import CellRow, OwnPredictionRow
+from roofline.table.rows import CellRow
 from roofline.table.run_records import Results
 
 ROUNDING = 1e-9  # of predictions that are computed again
@@ -159,16 +157,6 @@ def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
                 f"roofline.json: {row.device} {row.implementation} {row.shape}: another prediction than sealed"
             )
     return lines
-
-
-def find_unlike_own(rows: Iterable[OwnPredictionRow], results: Results) -> list[str]:
-    """Return a line for each prediction of the user's in a table that is not as it was sealed, or that it lacks."""
-    shown = [(row.device, shared_fields(row, SealedOwnPrediction)) for row in rows]
-    records = results.own_predictions.items()
-    sealed = [(device, shared_fields(own, SealedOwnPrediction)) for device, record in records for own in record.cells]
-    unlike = [row for row in shown if row not in sealed] + [row for row in sealed if row not in shown]
-    names = dict.fromkeys(f"{device} {fields['implementation']} {fields['shape']}" for device, fields in unlike)
-    return [f"roofline.json: {name}: another prediction of the user's than sealed" for name in names]
 
 
 def _are_alike(a: CellPrediction, b: CellPrediction) -> bool:
