@@ -12,7 +12,7 @@ from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits, Step
-from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Operator, macro_options
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation, ExecutedFlops, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
 from roofline.records.seal_records import CostTerms
@@ -308,7 +308,7 @@ class FusedAttentionGraph(FusedAttention):
 
     @property
     def per_call(self) -> int:
-        return self.case.params["layers"]
+        return self.case.params.get("layers", GRAPH_APPLICATIONS)  # a case by its shape alone is of no model
 
     @cached_property
     def graphs(self) -> list["cupy.cuda.Graph"]:
