@@ -30,23 +30,23 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "array_kernel_s": fitted(2.77e-06, "a small kernel after another in a stream"),
-    "kernel_start_s": fitted(2.15e-06, "a kernel with nothing to read"),
+    "array_kernel_s": fitted(2.79e-06, "a small kernel after another in a stream"),
+    "kernel_start_s": fitted(2.27e-06, "a kernel with nothing to read"),
     # Elsewhere: 1.3 us per launch in a graph on an H100 (Look Ma, No Bubbles); empty: 0.78 us.
-    "graph_node_s": fitted(1.92e-06, "the same as one of many nodes of a graph"),
-    "join_splits_s": fitted(1.74e-06, "partial results joined by the last"),
-    "memory_wait_s": fitted(6e-07, "a block's wait for memory, once per tile of keys"),
-    "block_s": fitted(2.87e-09, "a block's launch, of many with next to nothing to read"),
-    "wave_s": fitted(2.37e-06, "a wave of blocks that did not fit the card at once waits for the memory anew"),
+    "graph_node_s": fitted(1.93e-06, "the same as one of many nodes of a graph"),
+    "join_splits_s": fitted(1.82e-06, "partial results joined by the last"),
+    "memory_wait_s": fitted(6.13e-07, "a block's wait for memory, once per tile of keys"),
+    "block_s": fitted(3.1e-09, "a block's launch, of many with next to nothing to read"),
+    "wave_s": fitted(2.52e-06, "a wave of blocks that did not fit the card at once waits for the memory anew"),
     "fp32_column_product_s_per_element": fitted(
-        2.73e-12, "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card"
+        2.69e-12, "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card"
     ),
-    "fp16_column_product_s_per_element": fitted(8.06e-12, "the same in fp16; of this card"),
+    "fp16_column_product_s_per_element": fitted(7.72e-12, "the same in fp16; of this card"),
     "fp32_projection_s_per_element": fitted(4.63e-12, "a library's product of few rows by weights, in fp32"),
-    "fp16_projection_s_per_element": fitted(1.22e-12, "the same in fp16"),
-    "pass_s_per_byte": fitted(7.71e-13, "a pass over an array between operations"),
+    "fp16_projection_s_per_element": fitted(1.21e-12, "the same in fp16"),
+    "pass_s_per_byte": fitted(7.87e-13, "a pass over an array between operations"),
     # Elsewhere: decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm).
-    "stream_share": fitted(0.917, "of the memory ceiling that a long stream of reads attains"),
+    "stream_share": fitted(0.915, "of the memory ceiling that a long stream of reads attains"),
 }
 
 
