@@ -51,6 +51,15 @@ struct TilePipeline {
                      : "memory");
         return v;
     }
+    // Returns the first or the second 8 bytes of a slot of the current tile.
+    __device__ __forceinline__ uint4 read_half(int slot, int half) const {
+        uint4 v = {};
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(v.x), "=r"(v.y)
+                     : "r"(base + (stage * SLOTS + slot) * 16 + half * 8)
+                     : "memory");
+        return v;
+    }
     __device__ __forceinline__ void to_next_tile() { stage = stage + 1 < STAGES ? stage + 1 : 0; }
 #else
     uint4 registers[LOADS];
@@ -60,6 +69,7 @@ struct TilePipeline {
         registers[slot / 32] = load_once(source, policy);
     }
     __device__ __forceinline__ uint4 read(int slot) const { return registers[slot / 32]; }
+    __device__ __forceinline__ uint4 read_half(int slot, int) const { return read(slot); }
     __device__ __forceinline__ void to_next_tile() {}
 #endif
 };
