@@ -1,7 +1,8 @@
 """One decode step of one layer of attention: shapes, counts, and the arithmetic for any array library.
 
 Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K and V
-once each, FP8 ones with a scale for each K/V head of a sequence. With grouped-query attention a K/V head serves several query heads, so the intensity rises.
+once each, those of FP8 with their scales. With grouped-query attention a K/V head serves several query heads, so the
+intensity rises.
 Block: with the query projection before it and the output projection after it. The write of the new token into the cache
 is not part of the step.
 """
@@ -76,7 +77,7 @@ def cached_head(device: Device, copy: Mapping[str, Array], name: str, row: int, 
     scales = copy.get(f"{name}_scales")
     if scales is None:
         return numbers
-    return numbers.view(array_dtype(FP8)).astype("float64") * float(device.to_host(scales[row, head]))
+    return numbers.view(array_dtype(FP8)).astype("float64") * device.to_host(scales[row])[head]
 
 
 def projection_bytes(shape: AttentionShape, dtype: str) -> int:

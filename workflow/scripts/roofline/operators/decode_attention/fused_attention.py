@@ -245,7 +245,8 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
         written = (self.out, self.workspace, self.arrived)
         scales = [[copy[name] for name in ("keys_scales", "values_scales") if name in copy] for copy in copies]
         self.arguments = [
-            (self.query, *cache, *written, *sizes, *of_cache) for cache, of_cache in zip(self.caches, scales, strict=True)
+            (self.query, *cache, *written, *sizes, *of_cache)
+            for cache, of_cache in zip(self.caches, scales, strict=True)
         ]
 
     def poison(self) -> None:

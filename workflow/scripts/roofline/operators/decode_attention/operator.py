@@ -67,7 +67,8 @@ class DecodeSettings(OperatorSettings):
     presets: Listed[str] = Field(default=["minigpt"])
     seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
     dtypes: Annotated[
-        Listed[Literal["fp32", "fp16", "bf16", "fp8_e4m3"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
+        Listed[Literal["fp32", "fp16", "bf16", "fp8_e4m3"]] | None,
+        ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
     ] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
     scopes: Annotated[Listed[Literal["core", "block"]] | None, ByEffort(["core"], ["core"], ["core", "block"])] = None

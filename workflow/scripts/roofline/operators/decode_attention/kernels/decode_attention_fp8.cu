@@ -14,14 +14,18 @@
 
 #include "attention_block.cuh"
 
+#if BY_MMA
+typedef ByMma<DTYPE, Fp8Cache, HEAD_SIZE> Method;
+#endif
+
 // attention_block.cuh says what the arguments are; scales [batch, kv_heads].
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     decode_attention_fp8(const DTYPE::stored* query, const unsigned char* keys, const unsigned char* values,
                          DTYPE::stored* out, float* workspace, unsigned int* arrived, int seq_len, int group,
                          int splits, const float* key_scales, const float* value_scales) {
-#if __CUDA_ARCH__ >= 890
-    attend_block<ByMma<DTYPE, Fp8Cache, HEAD_SIZE>>(
-        query, keys, values, out, workspace, arrived, seq_len, group, splits,
-        [&](long long kv_head) { return make_float2(key_scales[kv_head], value_scales[kv_head]); });
+#if BY_MMA
+    attend_block<Method>(query, keys, values, out, workspace, arrived, seq_len, group, splits, [&](long long kv_head) {
+        return make_float2(key_scales[kv_head], value_scales[kv_head]);
+    });
 #endif
 }
