@@ -98,8 +98,8 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
     """Yield the variants that may compute a cell, those with more bytes in flight first.
 
     Tensor cores are used where a K/V head serves several queries and the card has them for the dtype: for one query the
-    multiply-adds keep up with any memory. FP8 always takes them, since their operands need the fewest conversions. Tiles
-    go through shared memory where two blocks have room for it; those of FP8 always do.
+    multiply-adds keep up with any memory. FP8 always takes them: their operands need the fewest conversions. Tiles go
+    through shared memory where two blocks have room for it; those of FP8 always do.
     """
     vectors = dtype_bytes(dtype, shape.head_size) // VECTOR_BYTES  # of a row
     tile = LOADS * LANES_PER_WARP // vectors
@@ -243,11 +243,10 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
         self.arrived = xp.zeros(shape.batch * shape.kv_heads * plan.tiles, xp.uint32)
         sizes = (numpy.int32(shape.seq_len), numpy.int32(shape.group), numpy.int32(plan.splits))
         written = (self.out, self.workspace, self.arrived)
-        scales = [[copy[name] for name in ("keys_scales", "values_scales") if name in copy] for copy in copies]
-        self.arguments = [
-            (self.query, *cache, *written, *sizes, *of_cache)
-            for cache, of_cache in zip(self.caches, scales, strict=True)
-        ]
+        self.arguments = []
+        for copy in copies:
+            scales = [copy[name] for name in ("keys_scales", "values_scales") if name in copy]
+            self.arguments.append((self.query, copy["keys"], copy["values"], *written, *sizes, *scales))
 
     def poison(self) -> None:
         self.device.poison(self.out)

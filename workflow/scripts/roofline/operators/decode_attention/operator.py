@@ -61,15 +61,15 @@ WHAT_IF_BATCHES = [2**power for power in range(10)]
 WHAT_IF_SEQ_LENS = [2**power for power in range(4, 14)]
 
 
+CacheDtype = Literal["fp32", "fp16", "bf16", "fp8_e4m3"]
+
+
 class DecodeSettings(OperatorSettings):
     """Decode attention: one token's query against a cache of S keys and values. One job for each S and dtype."""
 
     presets: Listed[str] = Field(default=["minigpt"])
     seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
-    dtypes: Annotated[
-        Listed[Literal["fp32", "fp16", "bf16", "fp8_e4m3"]] | None,
-        ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"]),
-    ] = None
+    dtypes: Annotated[Listed[CacheDtype] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
     scopes: Annotated[Listed[Literal["core", "block"]] | None, ByEffort(["core"], ["core"], ["core", "block"])] = None
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None  # type: ignore[assignment]  # lists are invariant
