@@ -109,7 +109,7 @@ TYPES = {  # of arrays only the size of the items is compared
     "uint4": "float16",
     "TensorMap": "V128",
     "Shape": "V32",
-    "Tensors": "V96",
+    "Tensors": "V112",
 }
 BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##(?:DEPTH|BLOCKS))?\(([^)]*)\)')

@@ -11,7 +11,7 @@ from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
-from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits, Step
+from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, GpuLimits, Step
 from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
 from roofline.operators.decode_attention.attention_arithmetic import (
@@ -221,7 +221,7 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
     name, fused = "fused", True
 
     @classmethod
-    def unsupported(cls, device: Device, case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         size = case.shape["head_size"]
         if case.dtype == FP8 and device.limits.capability < FP8_FROM:
             return "FP8 needs compute capability {}.{}".format(*FP8_FROM)

@@ -20,7 +20,8 @@ EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epi
 SIZE_NAMES = ("rows", "outputs", "inputs", "heads", "key_heads", "context", "parts")
 SHAPE_FIELDS = [*((name, "i4") for name in SIZE_NAMES), ("eps", "f4")]
 NORM_FIELDS = ("query_norm", "key_norm", "norm")  # the weights of norms
-TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", *NORM_FIELDS)
+CACHE_FIELDS = ("keys", "values", "keys_scales", "values_scales")
+TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", *CACHE_FIELDS, "turns", "bias", *NORM_FIELDS)
 
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
@@ -55,6 +56,7 @@ class Epilogue:
     head_size: int = 128
     norms: bool = False  # queries and keys are normalised: of EPILOGUE_QKV alone
     bias: bool = False
+    fp8_cache: bool = False  # of keys and values, which EPILOGUE_QKV writes
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class HopperGemmPlan(ProductPlan):
         macros = {"ROWS": self.rows, **dict(self.macros)}
         macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
         macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
-        macros["BIAS"] = int(epilogue.bias)
+        macros |= {"BIAS": int(epilogue.bias), "FP8_CACHE": int(epilogue.fp8_cache)}
         options = *HOPPER_OPTIONS, half_type_option(dtype), *macro_options(**macros)
         return KERNELS[self.kernel], self.kernel, options
 
