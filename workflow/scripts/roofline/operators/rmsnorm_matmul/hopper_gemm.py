@@ -28,6 +28,7 @@ FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
+FETCHED_BYTES = SLICE_BYTES  # to the L2: a decode step took 4 % longer where it was twice that
 ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 BARRIER_BYTES = 8
 MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
@@ -305,8 +306,8 @@ class HopperGemm:
 
         pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSOR_FIELDS)
         return (
-            make_tensor_map(x, self.launch_plan.rows),
-            make_tensor_map(w, self.launch_plan.w_rows_per_copy),
+            make_tensor_map(x, self.launch_plan.rows, FETCHED_BYTES),
+            make_tensor_map(w, self.launch_plan.w_rows_per_copy, FETCHED_BYTES),
             numpy.array((batch, *w.shape, *sizes), SHAPE_FIELDS)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
         )

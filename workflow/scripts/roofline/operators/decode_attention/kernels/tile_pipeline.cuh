@@ -74,6 +74,14 @@ struct TilePipeline {
 #endif
 };
 
+// Brings a tile to the L2, of rows that follow one another: a line of 128 bytes for each lane, up to `end`.
+template <int LOADS>
+__device__ __forceinline__ void prefetch_tile(const void* tile, const void* end) {
+    static_assert(LOADS * 16 == 128, "a line for each lane");
+    const char* const line = (const char*)tile + threadIdx.x % 32 * 128;
+    if (line < (const char*)end) asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
 // Makes one group of a lane's copies that began since the last call.
 __device__ __forceinline__ void commit_fetches() {
 #if STAGES
