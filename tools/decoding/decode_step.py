@@ -3,18 +3,19 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import config_file
 import numpy
 from chain import GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
-from number_formats import PLAIN_FORMATS
+from number_formats import PLAIN_FORMATS, NumberFormat
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
 
 import roofline.api as api
-from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer
+from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer, to_float64
+from roofline.api import attention_kernel as attention
 from roofline.api import product_kernel as products
 
 LARGEST_CONTEXT = 10**7  # tokens: no model has more
@@ -37,6 +38,7 @@ class DecodeStepSettings(api.OperatorSettings):
     models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], api.EachOnce] = Field(default=[])
     batch_sizes: Annotated[list[Batch], Field(min_length=1), api.EachOnce] = Field(default=[1, 32])
     contexts: Annotated[list[Context], Field(min_length=1), api.EachOnce] = Field(default=[1024])
+    kv_dtype: Literal["fp8_e4m3"] | None = None  # of keys and values; null: that of the model
     time_budget_s: Annotated[api.Budget, api.ByEffort(0.1, 0.3, 2)] = None
 
 
@@ -52,15 +54,15 @@ class DecodeStep(api.Operator):
         settings, jobs = config.decode_step, []
         sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
-            cases = tuple(make_case(entry, batch, context) for batch, context in sizes)
-            jobs.append(api.Job(job_path(entry), cases))
+            cases = tuple(make_case(entry, batch, context, settings.kv_dtype) for batch, context in sizes)
+            jobs.append(api.Job(job_path(entry, settings.kv_dtype), cases))
         return jobs
 
     # -- counts
 
     def _step_operations(self, case: api.Case) -> list[ModelOperation]:
         model = config_file.read_model(case.params["config"])
-        return step_operations(model, case.shape["batch"], case.shape["context"], PLAIN_FORMATS[case.dtype])
+        return step_operations(model, case.shape["batch"], case.shape["context"], _cache_format(case))
 
     def flops(self, case: api.Case, scope: str | None = None) -> int:
         return round(sum(operation.count * operation.flops for operation in self._step_operations(case)))
@@ -78,7 +80,7 @@ class DecodeStep(api.Operator):
     def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
         model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
-        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], _cache_format(case))
         needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:
             return None
@@ -123,8 +125,8 @@ class DecodeStep(api.Operator):
             launch()
         stride = -(-chain.batch * chain.context // MOST_CACHED)
         arrays = select_layer(weights, 0)
-        arrays |= {name: arrays[name][::stride] for name in ("keys", "values")}
-        arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
+        arrays |= {name: arrays[name][::stride] for name in products.CACHE_FIELDS if name in arrays}
+        arrays = to_float64(device, arrays)
         stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
         expected = run_layer(chain.model, arrays, stream)
         return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
@@ -152,10 +154,17 @@ class DecodeStep(api.Operator):
         return error
 
 
-def make_case(entry: Mapping[str, Any], batch: int, context: int) -> api.Case:
-    """Return the case of an entry from `config_file.find_model`. Raises NotDense."""
-    params = {"model": asdict(read_dense(entry)), "config": entry}
-    return api.Case({"batch": batch, "context": context}, dtype_of(entry), entry["name"], params)
+def make_case(entry: Mapping[str, Any], batch: int, context: int, kv_dtype: str | None = None) -> api.Case:
+    """Return the case of an entry from `config_file.find_model`, with keys and values of a dtype, by default that of
+    the model. Raises NotDense."""
+    params = {"model": asdict(read_dense(entry)), "config": entry, "kv_dtype": kv_dtype or dtype_of(entry)}
+    name = f"{entry['name']}, FP8 K/V" if kv_dtype else entry["name"]
+    return api.Case({"batch": batch, "context": context}, dtype_of(entry), name, params)
+
+
+def _cache_format(case: api.Case) -> NumberFormat:
+    kv_dtype = case.params["kv_dtype"]
+    return PLAIN_FORMATS["fp8" if kv_dtype == attention.FP8 else kv_dtype]
 
 
 def dtype_of(entry: Mapping[str, Any]) -> str:
@@ -163,9 +172,10 @@ def dtype_of(entry: Mapping[str, Any]) -> str:
     return config_file.read_model(entry).head.format.name
 
 
-def job_path(entry: Mapping[str, Any]) -> str:
+def job_path(entry: Mapping[str, Any], kv_dtype: str | None = None) -> str:
     """Return the path of a model's record below results/DEVICE/decode_step/, without .json."""
-    return f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
+    path = f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
+    return f"{path}_kv_{kv_dtype}" if kv_dtype else path
 
 
 def _to_float64(device: api.Device, array: api.Array) -> numpy.ndarray:
