@@ -9,7 +9,8 @@ from roofline.devices.gpu.all_reduce_pair import DTYPE, AllReducePair
 from roofline.devices.gpu.gpu_device import GpuDevice
 from roofline.devices.gpu.nccl import load_nccl, version_text
 from roofline.measure import lock
-from roofline.measure.all_reduce import measure_after_product, measure_ours, predict
+from roofline.measure.all_reduce import measure_after_product, measure_ours
+from roofline.measure.all_reduce_sealing import seal_all_reduces
 from roofline.measure.nccl_timing import EagerProcesses, measure_in_graphs
 from roofline.records.all_reduce_record import AllReduceRecord
 from roofline.records.bandwidth_record import BandwidthRecord, Peer
@@ -22,7 +23,8 @@ from roofline.run.jobs import Stopwatch, job, now, report
 def seal(link_path: str, device: DeviceRecord, path: str) -> None:
     """Write the prediction of all sizes."""
     link = read(BandwidthRecord, link_path)
-    write(predict(link, below_results(link_path), file_sha256(link_path), device.device_kind, now()), path)
+    sealed = seal_all_reduces(link, below_results(link_path), file_sha256(link_path), device.device_kind, now())
+    write(sealed, path)
 
 
 def measure(name: str, peer: str, program: str) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """How long an all-reduce of bytes takes: between two cards by the link alone, and of more cards behind a switch."""
 
+from roofline.core.units import KIB
+
+SIZES = tuple(KIB * 4**power for power in range(11))  # in bytes, 1 KiB to 1 GiB
+
 
 def predict_time_s(size_bytes: float, latency_s: float, both_ways_gb_per_s: float, start_s: float) -> float:
     """Return the seconds of an all-reduce between two cards, of which each sends all its bytes to the other.

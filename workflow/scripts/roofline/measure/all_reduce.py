@@ -1,16 +1,14 @@
-"""All-reduces between two GPUs: predicted from the record of their link, then timed."""
+"""All-reduces between two GPUs by kernels of ours: the fastest grid of each size, checked and timed."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from roofline.core.all_reduce_model import predict_time_s
 from roofline.core.statistics import median
-from roofline.core.terms import Array, DeviceKind
+from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.gpu.all_reduce_pair import (
     DTYPE,
     LAUNCHES,
-    SIZES,
     AllReducePair,
     Checked,
     Grid,
@@ -25,50 +23,15 @@ from roofline.operators.gemm.tensor_matmul import make_launch
 from roofline.records.all_reduce_record import (
     AfterProduct,
     AllReduceImplementation,
-    AllReducePredictionRecord,
     AllReduceTrial,
-    PredictedAllReduce,
     TimedAllReduce,
 )
-from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.timing_record import Timing
 
-START_S = 1.15e-6
-START_SOURCE = "all-reduces of 1 KiB to 1 MiB on two H200s, 2026-11-30, less the latency of their link"
 METHOD = "a CUDA graph on each card, replayed together after an untimed replay; events around each; the later card"
 FEWEST_REPLAYS, MOST_REPLAYS, BLOCK_S = 8, 200, 0.06  # of a timed block, and its length
 PRODUCT = (2048, 2048, 1536)  # m, n and k; takes 20 us on an H200
 SIZE_AFTER_PRODUCT = 16 * KIB
-
-
-def predict(
-    link: BandwidthRecord, link_path: str, link_sha256: str, device_kind: DeviceKind, sealed_at: str
-) -> AllReducePredictionRecord:
-    """Return the seal of all sizes by the record of the link: latency of a load, and rate of writes in both directions.
-
-    There are no sizes if the link was not measured.
-    """
-    assert link.peer is not None, "it is of a link between two cards"
-    loads = [latency.timing.median_s for latency in link.latencies if latency.name == "load"]
-    rates = [ceiling.gb_per_s for ceiling in link.bandwidths if (ceiling.mix, ceiling.both_ways) == ("write", True)]
-    latency_s, gb_per_s = next(iter(loads), None), next(iter(rates), None)
-    sizes = []
-    if latency_s and gb_per_s:
-        times_s = {size: predict_time_s(size, latency_s, gb_per_s, START_S) for size in SIZES}
-        sizes = [PredictedAllReduce(size_bytes=size, time_s=time_s) for size, time_s in times_s.items()]
-    return AllReducePredictionRecord(
-        device=link.device,
-        device_kind=device_kind,
-        sealed_at=sealed_at,
-        peer=link.peer.peer,
-        link_record=link_path,
-        link_sha256=link_sha256,
-        start_s=START_S,
-        start_source=START_SOURCE,
-        latency_s=latency_s,
-        both_ways_gb_per_s=gb_per_s,
-        sizes=sizes,
-    )
 
 
 def measure_ours(device: GpuDevice, pair: AllReducePair) -> Iterator[TimedAllReduce]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy
 
-from roofline.core.units import KIB, MIB
+from roofline.core.all_reduce_model import SIZES
+from roofline.core.units import MIB
 from roofline.devices.gpu import driver_calls
 from roofline.devices.gpu.card_pair import Card, require_access
 from roofline.devices.gpu.cuda_arrays import ONE_PASS_BLOCKS_PER_SM, ONE_PASS_THREADS
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from roofline.devices.gpu.gpu_device import GpuDevice
 
 DTYPE, ITEM_BYTES, VECTOR_BYTES = "bf16", 2, 16
-SIZES = tuple(KIB * 4**power for power in range(11))  # 1 KiB to 1 GiB
 SHARE_OF_FREE = 64  # a size takes at most this part of free memory, and all arrays ten times as much
 BUFFERS = 4  # that launches use in turn
 LAUNCHES, LONG_LAUNCHES, LONG_BYTES = 64, BUFFERS, 64 * MIB  # of a replay, and from which size on only LONG_LAUNCHES
