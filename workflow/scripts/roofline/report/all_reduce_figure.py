@@ -10,7 +10,7 @@ from roofline.report import figure_style as style
 from roofline.report.palette import INK, MUTED, SERIES_COLOURS
 from roofline.table.rows import AllReduceRow, AllReduceSize, Roofline
 
-PANELS = style.PanelRows(head=78.0, panel=190.0, row=246.0, foot=62.0)
+PANELS = style.PanelRows(head=78.0, panel=190.0, row=246.0, foot=44.0)
 PANELS_PER_ROW = 2
 CAPTION = "Each card has so many bytes of bf16, and afterwards the sums of both. Lines connect measured sizes. "
 CAPTION += f"Bandwidth: size over time. {style.DOUBT_NOTE}"
@@ -56,7 +56,7 @@ def _paint(axes: Axes, row: AllReduceRow, as_rate: bool) -> None:
     axes.plot([size.size_bytes for size in doubtful], [_value(size, as_rate) for size in doubtful], **style.CROSSED)
     entries += [style.crossed_entry()] if doubtful else []
     axes.set(xlabel="bytes on each card", ylabel="GB/s" if as_rate else "us")
-    style.set_log_axis(axes.xaxis, capacity, base=2, numticks=7)
+    style.set_log_axis(axes.xaxis, capacity, base=4, numticks=8)
     style.set_log_axis(axes.yaxis, "{:g}".format, numticks=8)
     if not as_rate:
         low, high = axes.get_ylim()

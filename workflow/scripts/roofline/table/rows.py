@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from roofline.core.architectures import Architecture, architecture_of, parse_capability
 from roofline.core.cell_prediction import is_within_factor
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import Doubt
 from roofline.core.roofline_model import COMPUTE_BOUND, MEMORY_BOUND
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
@@ -610,6 +611,23 @@ class Roofline(TableRow):
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         """Return the ceiling of this name on a device; None if it was not measured."""
         return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
+
+    @property
+    def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
+        """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's
+        figure; {} if there are no three cards."""
+        rows_by_card: dict[str, list[AllReduceRow]] = {}
+        for row in self.all_reduces:
+            for card in (row.device, row.peer):
+                rows_by_card.setdefault(card, []).append(row)
+        if len(rows_by_card) < 3:
+            return {}
+        fastest = {}
+        for card, rows in rows_by_card.items():
+            pairs = [(row, size) for row in rows for size in row.sizes]
+            by_size = group_by(pairs, lambda pair: pair[1].size_bytes)
+            fastest[card] = [max(of_size, key=lambda pair: pair[1].gb_per_s) for of_size in by_size.values()]
+        return fastest
 
     def find_cell(self, row: OwnPredictionRow) -> CellRow | None:
         """Return the measured cell that the user predicts; None if it was not measured."""
