@@ -246,9 +246,9 @@ class AllReduceSize(TableRow):
     """All-reduces of bf16 of one size: each card has so many bytes, and afterwards the sums of both."""
 
     size_bytes: int
-    kernel: Literal["one_shot", "two_shot"] = Field(description="the fastest of ours, with its grid")
-    blocks: int
-    threads: int
+    kernel: Literal["one_shot", "two_shot"] = Field(description="the fastest of ours")
+    blocks: int = Field(description="of its grid")
+    threads: int = Field(description="of a block")
     time_s: Positive = Field(description="of an all-reduce in a CUDA graph, by our kernel")
     time_ci95_s: Interval | None = Field(description="of the median, within one block of one run")
     sample_count: int
