@@ -271,8 +271,8 @@ def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
     for row in roofline.all_reduces:
         if row.device == device:
             small, large = row.of_size(SMALL_ALL_REDUCE) or row.sizes[0], row.sizes[-1]
-            nccl = [f"{duration(small.nccl_graph_time_s)} in a graph"] if small.nccl_graph_time_s else []
-            nccl += [f"{duration(small.nccl_eager_time_s)} eager"] if small.nccl_eager_time_s else []
+            nccl = [duration(small.nccl_graph_time_s)] if small.nccl_graph_time_s else []
+            nccl += [f"eager {duration(small.nccl_eager_time_s)}"] if small.nccl_eager_time_s else []
             words = f"{capacity(small.size_bytes)} {mark_doubtful(duration(small.time_s), small.doubt)}"
             words += f" (NCCL {', '.join(nccl)})" if nccl else ""
             words += f", {capacity(large.size_bytes)} {mark_doubtful(number(large.gb_per_s), large.doubt)} GB/s"
@@ -291,13 +291,12 @@ def _describe_all_reduce_details(row: AllReduceRow) -> str:
     if row.median_sealed_error is not None:
         judged = [size for size in row.sizes if size.sealed_time_error is not None and not size.doubt]
         close = [size for size in judged if abs(size.sealed_time_error or 0.0) <= CLOSE_SHARE]
-        within = f"{len(close)} of {len(judged)} sizes within {percent(CLOSE_SHARE)}"
+        within = f"{len(close)} of {len(judged)} within {percent(CLOSE_SHARE)}"
         parts.append(f"predicted before: median error {percent(row.median_sealed_error)}, {within}")
     if after := row.after_product:
         added_s = max(0.0, after.together_time_s - after.product_time_s)
         skew = f", entry skew {duration(after.entry_skew_s)}" if after.entry_skew_s is not None else ""
-        words = f"{capacity(after.size_bytes)} after a product of {duration(after.product_time_s)} adds"
-        parts.append(f"{words} {duration(added_s)}{skew}")
+        parts.append(f"after a product {capacity(after.size_bytes)} adds {duration(added_s)}{skew}")
     parts += [row.nccl_skipped_reason] if row.nccl_skipped_reason else []
     return "; ".join(parts)
 

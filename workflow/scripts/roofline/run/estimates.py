@@ -57,7 +57,7 @@ def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu
 
 def measures(rule: str, checked: Checked) -> bool:
     """Return whether the jobs of a rule measure."""
-    return rule in FIXED_S or _time_budget_s(rule, checked) is not None
+    return rule.partition("_gpu")[0] in FIXED_S or _time_budget_s(rule, checked) is not None
 
 
 def _time_budget_s(rule: str, checked: Checked) -> float | None:  # None for a rule that does not measure in one

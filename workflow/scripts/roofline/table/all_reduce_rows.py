@@ -26,7 +26,8 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
         rates = [row.gb_per_s / 2 for row in of_link if row.both_ways and not row.doubt]
         seal = find_seal(record, results)
         sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
-        sizes = list(_sizes(record, sealed_s, max(rates, default=None)))
+        latency_s = seal.latency_s if seal else None
+        sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
         errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
         yield AllReduceRow(
             **copy_fields(record, "device", "after_product", "nccl_version", "nccl_skipped_reason"),
@@ -43,7 +44,9 @@ def find_seal(record: AllReduceRecord, results: Results) -> AllReducePredictionR
     return next((seal for seal in seals if (seal.device, seal.peer) == (record.device, record.peer.peer)), None)
 
 
-def _sizes(record: AllReduceRecord, sealed_s: dict[int, float], link_gb_per_s: float | None) -> Iterator[AllReduceSize]:
+def _sizes(
+    record: AllReduceRecord, sealed_s: dict[int, float], latency_s: float, link_gb_per_s: float | None
+) -> Iterator[AllReduceSize]:
     def of(implementation: AllReduceImplementation) -> dict[int, TimedAllReduce]:
         timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
         return {timed.size_bytes: timed for timed in timed}
@@ -51,7 +54,7 @@ def _sizes(record: AllReduceRecord, sealed_s: dict[int, float], link_gb_per_s: f
     in_graphs, eager = of("nccl_graph"), of("nccl_eager")
     for size, ours in of("ours").items():
         time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
-        bound_s = bound_time_s(size, link_gb_per_s) if link_gb_per_s else None
+        bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
         yield AllReduceSize(
             size_bytes=size,
             **copy_fields(ours.trials[0], "kernel", "blocks", "threads"),

@@ -253,7 +253,9 @@ class AllReduceSize(TableRow):
     time_ci95_s: Interval | None = Field(description="of the median, within one block of one run")
     sample_count: int
     gb_per_s: Positive = Field(description="size_bytes over time_s")
-    bound_time_s: Positive | None = Field(description="by the link's rate in one direction with both in use")
+    bound_time_s: Positive | None = Field(
+        description="by the latency of a load, or by the bytes at half of the link's rate both ways"
+    )
     fraction_of_bound: Positive | None = Field(description="bound_time_s over time_s")
     sealed_time_s: Positive | None = Field(description="predicted before the first size was timed")
     sealed_time_error: float | None = Field(description=ERROR)
