@@ -72,7 +72,8 @@ def count_recomputed(results: Results) -> tuple[int, int]:
     that other code has sealed."""
     cells = [cell for _, predictions in results.predictions for cell in predictions.cells if cell.sealed]
     recomputed = sum(_has_present_entry(cell) for cell in cells)
-    return recomputed, len(cells) - recomputed
+    all_reduces = [seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord)]
+    return recomputed + sum(len(seal.sizes) for seal in all_reduces), len(cells) - recomputed
 
 
 def _has_present_entry(cell: PredictedCell) -> bool:
