@@ -1,13 +1,14 @@
 """All-reduces of bf16 between two GPUs by PyTorch: NCCL, and the one-shot and two-shot kernels of symmetric memory.
 
-A process for each card. In graphs 64 all-reduces (4 from 64 MiB on) over four buffers are replayed between events after an
-untimed replay; eager ones are called one after another. The later card counts. `make` gives ours on the same cards.
+A process for each card. In graphs 64 all-reduces (4 from 64 MiB on) over four buffers are replayed between events after
+an untimed replay; eager ones are called one after another. The later card counts. `make` gives ours on the same cards.
 """
 
 import json
 import os
 import statistics
 from collections.abc import Callable
+from itertools import pairwise
 
 import timing
 
@@ -44,7 +45,7 @@ def time_all_reduces(torch, queue: Callable[[int], object], launches: int, graph
             run()
             event.record()
     torch.cuda.synchronize()
-    times_ms = [start.elapsed_time(end) for start, end in zip(events, events[1:], strict=False)]
+    times_ms = [start.elapsed_time(end) for start, end in pairwise(events)]
     later = torch.tensor([statistics.median(times_ms)], device="cuda")
     distributed.all_reduce(later, op=distributed.ReduceOp.MAX)
     return later.item() / 1e3 / launches

@@ -34,11 +34,14 @@ def version_text(nccl: ModuleType) -> str:
 
 
 class NcclPair:
-    """The communicators of both cards of a pair, in this process."""
+    """The communicators of both cards of a pair, in this process. Raises UnsupportedError where NCCL makes none."""
 
     def __init__(self, nccl: ModuleType, pair: AllReducePair):
         self._nccl, self._pair = nccl, pair
-        self._communicators = nccl.NcclCommunicator.initAll([card.number for card in pair.cards])
+        try:
+            self._communicators = nccl.NcclCommunicator.initAll([card.number for card in pair.cards])
+        except nccl.NcclError as error:
+            raise UnsupportedError(f"NCCL refuses these cards: {error}") from None
 
     def capture(self, size: int) -> PairOfGraphs:
         """Return graphs of NCCL's all-reduces of so many bytes, from the inputs of the pair to its results."""
