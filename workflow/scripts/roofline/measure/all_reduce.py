@@ -10,7 +10,7 @@ from roofline.devices.gpu.all_reduce_pair import (
     DTYPE,
     LAUNCHES,
     AllReducePair,
-    Checked,
+    ComparedSums,
     Grid,
     PairOfGraphs,
     launches_of,
@@ -60,7 +60,7 @@ def time_checked(
 ) -> TimedAllReduce:
     """Return the timing of graphs whose sums are compared before and after. Raises ArithmeticError for a wrong sum."""
 
-    def run_checked() -> Checked:
+    def run_checked() -> ComparedSums:
         pair.poison()
         graphs.replay()
         return pair.check(size)
@@ -137,6 +137,9 @@ def measure_after_product(device: GpuDevice, pair: AllReducePair, ours: Sequence
 
 def _make_operands(device: GpuDevice, card: Card) -> list[Array]:
     """Return A, B and C of the product on a card of the pair."""
-    m, n, k = PRODUCT
+    rows, columns, depth = PRODUCT
     with card:
-        return [device.normal(shape, DTYPE, seed) for seed, shape in enumerate(((m, k), (n, k), (m, n)))]
+        return [
+            device.normal(shape, DTYPE, seed)
+            for seed, shape in enumerate(((rows, depth), (columns, depth), (rows, columns)))
+        ]

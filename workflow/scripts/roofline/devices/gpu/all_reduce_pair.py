@@ -45,7 +45,7 @@ class Grid:
     threads: int
 
 
-class Checked(NamedTuple):
+class ComparedSums(NamedTuple):
     """The largest relative error of all sums, and a checksum of each result of each card."""
 
     largest_relative_error: float
@@ -211,7 +211,7 @@ class AllReducePair:
                 card.fill(result, 0xFF)
         self.synchronize()
 
-    def check(self, size: int) -> Checked:
+    def check(self, size: int) -> ComparedSums:
         """Compare all results, of so many bytes, with sums in fp64, and those of one card with the other's.
 
         Raises ArithmeticError if a sum is not rounded to nearest, or if the cards differ.
@@ -233,7 +233,7 @@ class AllReducePair:
                 raise ArithmeticError(f"an all-reduce of {size} bytes differs from its fp64 sum by {largest:.2g}")
             if card.read(card.differing)[0]:
                 raise ArithmeticError(f"an all-reduce of {size} bytes gives {' and '.join(self.names)} other numbers")
-        return Checked(largest, checksums)
+        return ComparedSums(largest, checksums)
 
     def read_waits(self) -> list[tuple[int, int]]:
         """Return the cycles that each card waited for the other's first packet in the last launches of `one_shot`."""
