@@ -122,14 +122,13 @@ class PairOfGraphs:
 class AllReducePair:
     """A device and its peer with inputs, results and slots for all-reduces of those `sizes` that memory allows.
 
-    `largest_bytes` is the largest, if given. Raises UnsupportedError where one may not access the other's memory.
+    Raises UnsupportedError where one may not access the other's memory.
     """
 
-    def __init__(self, device: "GpuDevice", largest_bytes: int | None = None):
+    def __init__(self, device: "GpuDevice"):
         peer = require_access(device)
         free_bytes = min(device.identity.memory_free_bytes, peer.memory_free_bytes)
-        most_bytes = min(largest_bytes or SIZES[-1], free_bytes // SHARE_OF_FREE)
-        self.sizes = [size for size in SIZES if size <= most_bytes]
+        self.sizes = [size for size in SIZES if size <= free_bytes // SHARE_OF_FREE]
         self.device, self.names = device, (device.name, peer.device)
         self.cards = [_Member(device, number, self.sizes[-1]) for number in (0, 1)]
         self._kernels: dict[tuple[str, int], cupy.RawKernel] = {}
