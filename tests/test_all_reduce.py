@@ -2,7 +2,7 @@
 
 import pytest
 from fake_gpu import open_gpu, replace_kernels
-from records_factory import bandwidth_record, device_record, hashes_of, results, stream, timing
+from records_factory import bandwidth_record, device_record, hashes_of, load_next_to, results, stream, timing
 
 from roofline.core.all_reduce_model import bound_time_s, estimate_time_s
 from roofline.core.units import KIB
@@ -107,8 +107,8 @@ def link(device, peer):
     return record.model_copy(update={"peer": peer_of, "latencies": [load]})
 
 
-def all_reduce_run(times_s):
-    """A run of pairs, with the time of 1 KiB of each; 1 MiB takes twice as long."""
+def all_reduce_run(times_s, **load):
+    """A run of pairs, with the time of 1 KiB of each; 1 MiB takes twice as long. `load` ran next to them."""
     links = [link(device, peer) for device, peer in times_s]
     run = results(*(device_record(device) for device, _ in times_s), *links)
     hashes = hashes_of(run)
@@ -121,7 +121,7 @@ def all_reduce_run(times_s):
                 size_bytes=size,
                 launches=64,
                 trials=[AllReduceTrial(kernel="one_shot", blocks=1, threads=64, time_s=time_s)],
-                timing=timing(time_s),
+                timing=timing(time_s, contention=load_next_to(**load)),
                 largest_relative_error=0.003,
             )
             for implementation, factor in (("ours", 1), ("nccl_graph", 3))
@@ -164,6 +164,14 @@ def test_a_prediction_that_does_not_follow_from_the_record_of_the_link_is_a_viol
     run.seals[path].sizes[0].time_s /= 1.01
     changed = hashes | {"gpu0/bandwidth/p2p_gpu1.json": "of another"}
     assert [path in line for line in build_table(run, sha256=changed).devices["gpu0"].violations] == [True]
+
+
+def test_what_another_program_disturbed_is_marked_and_to_be_measured_again():
+    run, hashes = all_reduce_run({("gpu0", "gpu1"): 2e-6}, other_processes=1)
+    table = build_table(run, sha256=hashes)
+    (row,) = table.all_reduces
+    assert {size.doubt for size in row.sizes} == {"disturbed"} and row.median_sealed_error is None
+    assert table.records_to_repeat == ["gpu0/bandwidth/all_reduce_gpu1.json"]
 
 
 def test_of_three_cards_a_slow_one_is_named_and_its_neighbours_are_not():

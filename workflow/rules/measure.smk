@@ -88,8 +88,26 @@ for LEVELS in levels.group_by_job(dict.fromkeys(MEMORY)):
             "../scripts/bandwidth.py"
 
 
-# Both cards, after the record of their link, by which the prediction is sealed first.
+# Both cards, after the record of their link, by which the prediction is sealed before.
 for LEVEL in dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.all_reduces()):
+
+    rule:
+        name:
+            f"prediction_{LEVEL}"
+        input:
+            link=f"results/{{device}}/bandwidth/{levels.PEER}_{discovery.peer_name(LEVEL)}.json",
+            library=library("all_reduce_prediction.py"),
+        output:
+            f"results/{{device}}/{LEVEL}/prediction.json",
+        log:
+            f"logs/{{device}}/{LEVEL}/prediction.log",
+        priority: 1000
+        conda:
+            ENVIRONMENT
+        resources:
+            measuring=ALONE,
+        script:
+            "../scripts/all_reduce_prediction.py"
 
     rule:
         name:
@@ -97,12 +115,11 @@ for LEVEL in dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.all_reduces
         input:
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
-            link=f"results/{{device}}/bandwidth/{levels.PEER}_{discovery.peer_name(LEVEL)}.json",
+            own_prediction=f"results/{{device}}/{LEVEL}/prediction.json",
             library=library("all_reduce.py"),
             program=str(SCRIPTS / "nccl_server.py"),
         output:
-            record=f"results/{{device}}/bandwidth/{LEVEL}.json",
-            prediction=f"results/{{device}}/{LEVEL}/prediction.json",
+            f"results/{{device}}/bandwidth/{LEVEL}.json",
         log:
             f"logs/{{device}}/bandwidth/{LEVEL}.log",
         priority: 2

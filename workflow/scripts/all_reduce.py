@@ -1,4 +1,4 @@
-"""all_reduce: all-reduces between a GPU and another, predicted from the record of their link before they are timed."""
+"""all_reduce: all-reduces between a GPU and another, by our kernels and by NCCL."""
 
 from pathlib import Path
 from typing import Any
@@ -10,21 +10,12 @@ from roofline.devices.gpu.gpu_device import GpuDevice
 from roofline.devices.gpu.nccl import load_nccl, version_text
 from roofline.measure import lock
 from roofline.measure.all_reduce import measure_after_product, measure_ours
-from roofline.measure.all_reduce_sealing import seal_all_reduces
 from roofline.measure.nccl_timing import EagerProcesses, measure_in_graphs
 from roofline.records.all_reduce_record import AllReduceRecord
-from roofline.records.bandwidth_record import BandwidthRecord, Peer
-from roofline.records.base import read, write
-from roofline.records.device_record import DeviceRecord
+from roofline.records.bandwidth_record import Peer
+from roofline.records.base import write
 from roofline.records.files import below_results, file_sha256
-from roofline.run.jobs import Stopwatch, job, now, report
-
-
-def seal(link_path: str, device: DeviceRecord, path: str) -> None:
-    """Write the prediction of all sizes."""
-    link = read(BandwidthRecord, link_path)
-    sealed = seal_all_reduces(link, below_results(link_path), file_sha256(link_path), device.device_kind, now())
-    write(sealed, path)
+from roofline.run.jobs import Stopwatch, job, report
 
 
 def measure(name: str, peer: str, program: str) -> dict[str, Any]:
@@ -59,21 +50,17 @@ def measure(name: str, peer: str, program: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    name, path = snakemake.wildcards.device, snakemake.output.record
-    level = Path(path).stem
-    peer = discovery.peer_name(level) or ""
-    with job(f"{level} {name}", snakemake):
-        device_record = read(DeviceRecord, snakemake.input.device)
-        seal(snakemake.input.link, device_record, snakemake.output.prediction)
+    name, path = snakemake.wildcards.device, Path(snakemake.output[0])
+    with job(f"{path.stem} {name}", snakemake):
         watch = Stopwatch()
-        fields = measure(name, peer, snakemake.input.program)
-        seals = [snakemake.input.prediction, snakemake.output.prediction]
+        fields = measure(name, discovery.peer_name(path.stem) or "", snakemake.input.program)
+        seals = [snakemake.input.prediction, snakemake.input.own_prediction]
         record = AllReduceRecord(
             device=name,
-            name=level,
-            seals={below_results(seal_path): file_sha256(seal_path) for seal_path in seals},
+            name=path.stem,
+            seals={below_results(seal): file_sha256(seal) for seal in seals},
             **watch.taken(),
             **fields,
         )
         write(record, path)
-        report(record, f"{level} {name}", device_record)
+        report(record, f"{path.stem} {name}")
