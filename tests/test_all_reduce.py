@@ -5,6 +5,7 @@ from fake_gpu import open_gpu, replace_kernels
 from records_factory import bandwidth_record, device_record, hashes_of, load_next_to, results, stream, timing
 
 from roofline.core.all_reduce_model import bound_time_s, estimate_time_s
+from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB
 from roofline.devices.discovery import level_name, memory_levels, peer_name
 from roofline.devices.gpu.all_reduce_pair import AllReducePair, Grid
@@ -64,6 +65,15 @@ def test_a_wrong_sum_or_a_card_that_does_not_answer_ends_the_job(monkeypatch, ch
     replace_kernels(monkeypatch, device, ["one_shot", "two_shot"], followed_by(change))
     with pytest.raises(error, match=words):
         next(measure_ours(device, AllReducePair(device)))
+
+
+def test_cards_that_may_not_access_one_another_are_skipped_and_nothing_is_predicted(monkeypatch):
+    device = open_gpu(monkeypatch, **SMALL)
+    monkeypatch.setattr(device.xp.cuda.runtime, "deviceCanAccessPeer", lambda own, peer: 0)
+    with pytest.raises(UnsupportedError, match="gpu1"):
+        AllReducePair(device)
+    skipped = link("gpu0", "gpu1").model_copy(update={"bandwidths": [], "latencies": []})
+    assert seal_all_reduces(skipped, "gpu0/bandwidth/p2p_gpu1.json", "0", "gpu", AT).sizes == []
 
 
 def test_all_blocks_of_a_grid_fit_on_the_card_at_once(monkeypatch):

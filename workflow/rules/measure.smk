@@ -129,6 +129,7 @@ for LEVEL in dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.all_reduces
             **exclusive(LEVEL),
         params:
             identity=partial(identity, LEVEL),
+            nccl=find_nccl_version(),
         script:
             "../scripts/all_reduce.py"
 

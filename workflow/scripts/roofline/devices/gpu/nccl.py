@@ -40,7 +40,7 @@ class NcclPair:
         self._nccl, self._pair = nccl, pair
         try:
             self._communicators = nccl.NcclCommunicator.initAll([card.number for card in pair.cards])
-        except nccl.NcclError as error:
+        except RuntimeError as error:  # CuPy derives its own from that
             raise UnsupportedError(f"NCCL refuses these cards: {error}") from None
 
     def capture(self, size: int) -> PairOfGraphs:
