@@ -218,7 +218,17 @@ tool-*)
     ;;
 *) more= ;;
 esac
-if installed "$lock" && { [ -z "$more" ] || installed "$more"; }; then
+# NCCL, for the all-reduces of several GPUs, where the driver lists more than one.
+case $purpose-$lock in
+measure-cuda* | development-cuda*)
+    set -- "${ROOFLINE_HOST:-}"/proc/driver/nvidia/gpus/*
+    [ $# -lt 2 ] || more="nccl-$lock $more"
+    ;;
+esac
+all_installed() {
+    for part in "$lock" $more; do installed "$part" || return; done
+}
+if all_installed; then
     exit
 fi
 
@@ -249,11 +259,14 @@ if ! installed "$lock"; then
     install --requirement envs/build.txt
     install_lock "$lock"
 fi
-case $more in
-'') exit ;;
-tool-*) what="what \`make ${more#tool-}\` needs" size='0.1 GB' ;;
-*) what='the tools of tests and style' size='0.3 GB' ;;
-esac
-say "Installing $what into .venv..."
-prepare_to_install
-install_lock "$more"
+for part in $more; do
+    ! installed "$part" || continue
+    case $part in
+    tool-*) what="what \`make ${part#tool-}\` needs" size='0.1 GB' ;;
+    nccl-*) what='NCCL, for several GPUs,' size='0.3 GB' ;;
+    *) what='the tools of tests and style' size='0.3 GB' ;;
+    esac
+    say "Installing $what into .venv..."
+    prepare_to_install
+    install_lock "$part"
+done

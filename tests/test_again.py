@@ -50,6 +50,13 @@ def test_the_new_record_is_kept_only_if_it_is_less_disturbed(results, old, new, 
     assert not (RESULTS / "previous/again").exists()
 
 
+def test_a_record_under_other_seals_is_not_put_back(results):
+    write(record(0, seals={"cpu/prediction.json": "of before"}), RECORD)
+    again.copy_aside(RESULTS, [str(RECORD)], stale=[])
+    write(record(1, seals={"cpu/prediction.json": "of now"}), RECORD)
+    assert again.keep_less_disturbed(RESULTS, [str(RECORD)]) == []
+
+
 def test_a_record_whose_measurement_failed_is_put_back(results):
     write(record(2), RECORD)
     earlier = content(RECORD)

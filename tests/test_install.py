@@ -126,6 +126,16 @@ def test_what_is_installed_and_only_once(machine, purpose, environment, smi, exp
     assert machine.install(*purpose.split(), **environment) == NOTHING
 
 
+def test_nccl_is_installed_where_the_driver_lists_several_gpus(machine, tmp_path):
+    machine.environment |= {"DRIVER": "13", "ROOFLINE_HOST": str(tmp_path)}
+    assert machine.install()[2] == CUDA12
+    for bus in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / "proc/driver/nvidia/gpus" / bus).mkdir(parents=True)
+    assert machine.install("development")[2] == ["pip nccl-cuda12", "pip development"]
+    assert machine.install() == machine.install("any") == NOTHING
+    assert machine.install(CUDA="none")[2] == CPU
+
+
 @pytest.mark.parametrize(
     ("environment", "python", "lacks", "word"),
     [

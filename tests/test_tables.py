@@ -9,7 +9,7 @@ from workflow_run import CHECKOUT
 
 from roofline.core.architectures import ARCHITECTURES, architecture_of, parse_capability
 from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, array_dtype
-from roofline.core.levels import LEVELS, PEER, SWEEP, TARGETS, TRANSACTION_ROOFS
+from roofline.core.levels import BETWEEN_GPUS, LEVELS, SWEEP, TARGETS, TRANSACTION_ROOFS
 from roofline.core.terms import RegimeLevel
 from roofline.devices.cpu import dram_benchmarks
 from roofline.devices.datasheets import read_datasheets
@@ -95,7 +95,7 @@ def test_a_class_of_slower_tensor_cores_says_how_fast_a_dtype_is(name):
 
 def test_a_target_has_a_benchmark_on_its_kind_of_device():
     gpu, cpu = {*cache_benchmarks.BENCHMARKS, *hbm_benchmarks.BENCHMARKS}, {*dram_benchmarks.BENCHMARKS}
-    for name in TARGETS.keys() - {SWEEP, PEER}:
+    for name in TARGETS.keys() - {SWEEP, *BETWEEN_GPUS}:
         kind = TARGETS[name].device_kind
         assert name in (gpu if kind == "gpu" else cpu), f"devices/{kind}: no BENCHMARKS has {name}"
 

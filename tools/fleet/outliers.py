@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Run, card_id, group_by
+from roofline.api import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Run, card_id, group_by
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
@@ -134,7 +134,7 @@ def build_rows(runs: Mapping[str, Run]) -> list[FleetRow]:
 
 def is_of_card(kind: str, key: str) -> bool:
     """Return whether a quantity is set by the card alone, not by its host or a pair of cards."""
-    return kind in CARD_QUANTITY_KINDS and not key.startswith(PEER_KEY_PREFIX)
+    return kind in CARD_QUANTITY_KINDS and not key.startswith(PAIR_KEY_PREFIXES)
 
 
 def list_figures(runs: Mapping[str, Run], rows: Sequence[FleetRow]) -> list[Figure]:

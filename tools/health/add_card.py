@@ -61,7 +61,7 @@ def make_card_run(run: api.Run, device: str) -> api.CardRun:
     """Return the undoubted figures of a GPU, without those between two GPUs, and the facts that they depend on."""
     record = run.devices[device]
     quantities = [quantity for quantity in run.quantities if quantity.device == device and not quantity.doubt]
-    of_card = [quantity for quantity in quantities if not quantity.key.startswith(api.PEER_KEY_PREFIX)]
+    of_card = [quantity for quantity in quantities if not quantity.key.startswith(api.PAIR_KEY_PREFIXES)]
     values = {quantity.key: quantity.value for quantity in of_card}
     values |= {key: value for key, value, _ in power_figures(run.roofline, device)}
     values |= joules(run.roofline, device)

@@ -31,7 +31,8 @@ from roofline.table.run_records import Results, read_results
 from roofline.table.seals import count_recomputed, count_redrawn, find_unlike_rows
 
 RENDERED = RESULTS / "rendered"
-FIGURES = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
+FIGURES: tuple[str, ...] = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
+FIGURES += ("time_s", "sealed_time_s", "nccl_graph_time_s", "nccl_eager_time_s")  # of all-reduces
 MOST_CHANGED = 10  # by name
 FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
 
@@ -106,9 +107,14 @@ def _figures(roofline: Roofline) -> dict[str, float]:
     ceilings = {f"{row.device} {row.name}": row for row in roofline.ceilings}
     rows_of_cells = [*roofline.measured_cells, *roofline.drawn]
     cells = {f"{row.device} {roofline.full_name(row)}, {row.record}": row for row in rows_of_cells}
+    all_reduces = {
+        f"{row.device} all-reduce with {row.peer}, {size.size_bytes} bytes": size
+        for row in roofline.all_reduces
+        for size in row.sizes
+    }
     rows = [
         (f"{name} {figure}", getattr(row, figure, None))
-        for name, row in (ceilings | cells).items()
+        for name, row in (ceilings | cells | all_reduces).items()
         for figure in FIGURES
     ]
     return {name: value for name, value in rows if value is not None}

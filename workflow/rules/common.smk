@@ -18,7 +18,7 @@ os.environ.setdefault("USER", str(os.getuid()))  # Snakemake asks for a name, wh
 
 from snakemake.logging import logger
 
-from roofline.run.packages import describe_missing_packages
+from roofline.run.packages import describe_missing_packages, find_nccl_version
 
 if MISSING := describe_missing_packages(HERE / "envs"):
     sys.exit(MISSING)

@@ -81,7 +81,8 @@ if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma"
 
 
 # Levels that one job measures open the card once.
-for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.bandwidths())):
+MEMORY = [cell.rpartition("/")[2] for cell in CELLS.bandwidths() if cell not in CELLS.all_reduces()]
+for LEVELS in levels.group_by_job(dict.fromkeys(MEMORY)):
 
     rule:
         name:
@@ -106,6 +107,52 @@ for LEVELS in levels.group_by_job(dict.fromkeys(cell.rpartition("/")[2] for cell
             settings=partial(bandwidth_settings, LEVELS[0]),
         script:
             "../scripts/bandwidth.py"
+
+
+# Both cards, after the record of their link, by which the prediction is sealed before.
+for LEVEL in dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.all_reduces()):
+
+    rule:
+        name:
+            f"prediction_{LEVEL}"
+        input:
+            link=f"results/{{device}}/bandwidth/{levels.PEER}_{discovery.peer_name(LEVEL)}.json",
+            library=library("all_reduce_prediction.py"),
+        output:
+            f"results/{{device}}/{LEVEL}/prediction.json",
+        log:
+            f"logs/{{device}}/{LEVEL}/prediction.log",
+        priority: 1000
+        conda:
+            ENVIRONMENT
+        resources:
+            measuring=ALONE,
+        script:
+            "../scripts/all_reduce_prediction.py"
+
+    rule:
+        name:
+            LEVEL
+        input:
+            device="results/{device}/device_query.json",
+            prediction="results/{device}/prediction.json",
+            own_prediction=f"results/{{device}}/{LEVEL}/prediction.json",
+            library=library("all_reduce.py"),
+            program=str(SCRIPTS / "nccl_server.py"),
+        output:
+            f"results/{{device}}/bandwidth/{LEVEL}.json",
+        log:
+            f"logs/{{device}}/bandwidth/{LEVEL}.log",
+        priority: 2
+        conda:
+            ENVIRONMENT
+        resources:
+            **exclusive(LEVEL),
+        params:
+            identity=partial(identity, LEVEL),
+            nccl=find_nccl_version(),
+        script:
+            "../scripts/all_reduce.py"
 
 
 rule instructions:

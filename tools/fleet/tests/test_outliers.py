@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import fleet as command
+import outliers
 import pytest
 from made_up import results
 
@@ -95,3 +96,8 @@ def test_what_cannot_be_read_is_refused_or_of_a_cluster_fails_its_node(folder, c
     assert status == 1 and set(found["failing"]) == {"broken", "missing"}
     assert nodes(folder, "failing") == "broken,missing\n"
     assert report(folder, odd, "--wanted")[0] == 2, "nothing to report"
+
+
+def test_a_pair_is_not_judged_as_a_card_but_the_faster_pair_of_a_card_is():
+    keys = ("all_reduce_gpu1/1024", "p2p_gpu1_write", "all_reduce/1024")
+    assert [outliers.is_of_card("link", key) for key in keys] == [False, False, True]

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from roofline.core.all_reduce_model import bound_time_s as bound_all_reduce_s
+from roofline.core.all_reduce_model import estimate_time_s as estimate_all_reduce_s
 from roofline.core.architectures import architecture_of
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype, relative_error, require_close
@@ -38,7 +40,7 @@ from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.roofline_model import place_under_roof as analyse
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Array, UserError
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason

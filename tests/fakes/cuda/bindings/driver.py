@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy
 
-C_TYPES = {"int": ctypes.c_int32, "float": ctypes.c_float}
+C_TYPES = {"int": ctypes.c_int32, "unsigned int": ctypes.c_uint32, "float": ctypes.c_float}
 CUlaunchAttribute = CUlaunchAttributeValue = CUlaunchConfig = SimpleNamespace
 CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="overlapping")
 CUresult = SimpleNamespace(

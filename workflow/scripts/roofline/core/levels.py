@@ -79,6 +79,7 @@ _TARGET_ROWS = (
     Target("h2d", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("d2h", "gpu", level="pcie", job="h2d", uses_transfer_size=True),
     Target("p2p", "gpu", level="p2p", job="p2p", arrays=4),
+    Target("all_reduce", "gpu", level="p2p", job="all_reduce"),
     Target("dram", "cpu", level="dram", job="dram", arrays=3, roofs=_DRAM),
     Target("sweep", None, level="", job="sweep"),  # finds the caches and their capacities by itself
 )
@@ -89,7 +90,9 @@ TRANSFER_TARGETS = tuple(target.name for target in _TARGET_ROWS if target.uses_t
 LEVEL_TITLES = {level.name: level.title for level in _LEVEL_ROWS}
 TRANSACTION_ROOFS = {level.name: level.transaction_roof for level in _LEVEL_ROWS if level.transaction_roof}
 SWEEP, HOST_LINK = "sweep", "pcie"
-PEER = "p2p"  # measured once per pair of GPUs
+PEER = "p2p"  # measured once per ordered pair of GPUs
+ALL_REDUCE = "all_reduce"  # measured of each GPU and the next one
+BETWEEN_GPUS = (PEER, ALL_REDUCE)  # with the other GPU in their records' names
 MAIN_MEMORY: dict[DeviceKind, str] = {"gpu": "hbm", "cpu": "dram"}
 FROM_HOST, DRIVER_COPY = "h2d", "d2d"  # ceilings that sentences and pictures name
 ALL_CORES = "all_cores"  # the sweep of a CPU in which each core has its own set
@@ -99,7 +102,8 @@ MEMORY_PLATEAU, CACHE_OR_MEMORY = "memory", "cache or memory"
 
 def target_names(kind: DeviceKind) -> list[str]:
     """Return the names of the targets within a device of a kind, in the order in which they are measured."""
-    return [target.name for target in _TARGET_ROWS if target.device_kind in (kind, None) and target.name != PEER]
+    of_kind = [target.name for target in _TARGET_ROWS if target.device_kind in (kind, None)]
+    return [name for name in of_kind if name not in BETWEEN_GPUS]
 
 
 def group_by_job(asked_targets: Collection[str]) -> list[list[str]]:

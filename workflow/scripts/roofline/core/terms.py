@@ -38,7 +38,8 @@ QuantityKind = Literal[
 ]  # what runs are compared by
 # A card is judged by these alone: the host has a part in the others.
 CARD_QUANTITY_KINDS: tuple[QuantityKind, ...] = ("burst", "sustained", "issue", "memory", "cache", "link")
-PEER_KEY_PREFIX = "p2p_"  # of levels and quantities between two GPUs
+PEER_KEY_PREFIX = "p2p_"  # of copies, reads and writes between two GPUs
+PAIR_KEY_PREFIXES = (PEER_KEY_PREFIX, "all_reduce_")  # of all quantities of two GPUs
 
 KNEE_SHARE = 0.9  # the capacity of a level is used up where the bandwidth has fallen to this share of its plateau
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("read", "write", "copy", "triad")

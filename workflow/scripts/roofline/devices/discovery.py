@@ -30,24 +30,29 @@ def kind_from_name(device: str) -> DeviceKind:
 def memory_levels(device: str, devices: Iterable[str] = ()) -> list[str]:
     """Return the names of a device's memory levels.
 
-    For a GPU they include p2p_NAME, between two GPUs, for each other GPU among the `devices` of this run.
+    For a GPU they include p2p_NAME, between two GPUs, for each other GPU among the `devices` of this run, and
+    all_reduce_NAME for the next one; two GPUs have one all-reduce.
     """
     levels_of_device = levels.target_names(kind_from_name(device))
     gpus = select_accelerators(devices, kind_from_name)
     if device not in gpus:
         return levels_of_device
-    return levels_of_device + [f"{levels.PEER}_{peer}" for peer in gpus if peer != device]
+    levels_of_device += [f"{levels.PEER}_{peer}" for peer in gpus if peer != device]
+    place = gpus.index(device)
+    if len(gpus) > 2 or place + 1 < len(gpus):
+        levels_of_device.append(f"{levels.ALL_REDUCE}_{gpus[(place + 1) % len(gpus)]}")
+    return levels_of_device
 
 
 def level_name(name: str) -> str:
     """Return the level that a record's name belongs to: p2p for p2p_gpu1."""
-    return levels.PEER if peer_name(name) else name
+    return name.rpartition("_")[0] if peer_name(name) else name
 
 
 def peer_name(name: str) -> str | None:
     """Return the other GPU of a level between two, gpu1 for p2p_gpu1; None for all other levels."""
-    level, _, peer = name.partition("_")
-    return peer if level == levels.PEER and peer else None
+    level, _, peer = name.rpartition("_")
+    return peer if level in levels.BETWEEN_GPUS and peer else None
 
 
 def discover() -> dict[str, Identity]:

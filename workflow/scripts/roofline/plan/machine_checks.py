@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from roofline.core.dtypes import COMPUTE_CEILINGS
-from roofline.core.levels import ARRAYS_NEEDED, TRANSFER_TARGETS
+from roofline.core.levels import ALL_REDUCE, ARRAYS_NEEDED, PEER, TRANSFER_TARGETS
 from roofline.core.terms import UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
@@ -81,6 +81,8 @@ def _check_bandwidth(config: Config, identity: Identity, devices: Sequence[str])
     if not levels:
         asked, known = ", ".join(settings.levels), ", ".join(memory_levels(identity.device))
         return [f"bandwidth.levels: {identity.device} has none of {asked}; it has {known}"]
+    if ALL_REDUCE in levels and PEER not in levels:
+        return [f"bandwidth.levels: {ALL_REDUCE} follows from the record of {PEER}, which is missing"]
     arrays = max((ARRAYS_NEEDED[level] for level in levels.intersection(ARRAYS_NEEDED)), default=0)
     min_mib = math.ceil(MIN_CACHES * identity.last_level_cache_bytes / MIB)
     needs = {f"bandwidth.size_mib: {size or 'null'}": arrays * (size or min_mib) * MIB}

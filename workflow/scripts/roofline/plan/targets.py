@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.core.dtypes import COMMON_DTYPE, REGISTER_ONLY_DTYPES
-from roofline.core.levels import ARRAYS_NEEDED, MAIN_MEMORY, SWEEP, TRANSFER_TARGETS
+from roofline.core.levels import ALL_REDUCE, ARRAYS_NEEDED, MAIN_MEMORY, PEER, SWEEP, TRANSFER_TARGETS
 from roofline.core.terms import select_accelerators
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Identity
@@ -97,6 +97,10 @@ class Cells:
             if discovery.level_name(level) in self.config.bandwidth.levels and self.is_wanted(device, level)
         ]
 
+    def all_reduces(self) -> list[str]:
+        """Return the record names of the all-reduces, which are among the memory ceilings."""
+        return [name for name in self.bandwidths() if f"/bandwidth/{ALL_REDUCE}_" in name]
+
     def instructions(self) -> list[str]:
         """Return the record names of the instruction rates."""
         return [f"{device}/instructions/rates" for device in self.gpus if self.config.effort != "quick"]
@@ -117,6 +121,7 @@ class Cells:
         names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
         names += [f"{device}/{rule}/prediction" for rule in self.timed for device in self.on[rule]]
         names += self.own_seals() + self.measured() + [f"{device}/profiler" for device in self.counted_on]
+        names += [f"{name.replace('/bandwidth', '')}/prediction" for name in self.all_reduces()]
         names += [f"{device}/counters/{rule}/{job.path}" for device in self.counted_on for rule, job in self.counted]
         return names + [f"operators/{rule}" for rule in self.timed if self.timed[rule].path and self.on[rule]]
 
@@ -136,7 +141,7 @@ class Cells:
         which that job loads together."""
         peer = discovery.peer_name(level)
         devices = [device, peer] if peer else [device]
-        return self.gpus if devices == self.gpus[:2] else devices
+        return self.gpus if self._is_first_link(device, level) else devices
 
     def measured_next_to(self, device: str) -> list[str]:
         """Return the other GPUs whose jobs run next to those of a device; none for a CPU, which is measured alone."""
@@ -144,7 +149,10 @@ class Cells:
 
     def loads_all(self, device: str, level: str) -> bool:
         """Return whether the job of a level puts all GPUs under load: that of the first two."""
-        return [device, discovery.peer_name(level)] == self.gpus[:2] and bool(self.config.peak_flops.sustained_s)
+        return self._is_first_link(device, level) and bool(self.config.peak_flops.sustained_s)
+
+    def _is_first_link(self, device: str, level: str) -> bool:
+        return discovery.level_name(level) == PEER and [device, discovery.peer_name(level)] == self.gpus[:2]
 
     def locks(self, device: str, level: str) -> list[str]:
         """Return the locks of roofline.measure.lock of all that a measurement, at a level of memory if any, uses."""
@@ -279,6 +287,7 @@ class Cells:
         names += ["sweep.png"] if any(name.endswith("/bandwidth/sweep") for name in self.bandwidths()) else []
         peaks = (peak.split("/peak_flops/") for peak in self.peaks())
         names += ["energy.png"] if self.config.bandwidth.energy and self.gpus else []
+        names += ["all_reduce.png"] if self.all_reduces() else []
         names += ["load.png"] if any(self.sustained_s(*peak) for peak in peaks) else []
         return names + (["instruction_roofline.png"] if self.instructions() else [])
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from roofline.core.disturbance import LoadSensitivity, find_disturbances, find_hidden_load
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
+from roofline.records.all_reduce_record import AllReduceRecord
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.compute import PeakFlopsRecord
@@ -61,6 +62,10 @@ def timed_blocks(record: MeasuredRecord, kind: DeviceKind) -> Iterator[TimedBloc
         timings = [("instruction issue", record.issue.timing), *((wall.pattern, wall.timing) for wall in record.walls)]
         for name, timing in timings:
             yield TimedBlock(name, host, timing.contention, record.issue.states, timing.all_throttled)
+    if isinstance(record, AllReduceRecord):
+        for timed in (timed for timed in record.all_reduces if timed.timing.contention):
+            name = f"all-reduce {timed.implementation} {timed.size_bytes}"
+            yield TimedBlock(name, host, timed.timing.contention, timed.states, timed.timing.all_throttled)
     for measurement in record.measurements:
         name = f"{measurement.operator} {measurement.implementation} {measurement.dtype}"
         cpu_time = measurement.cpu_time

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from roofline.core.formatting import duration, flops_rate_text, flops_unit, mark_doubtful, number, percent, traffic_text
+from roofline.core.formatting import (
+    capacity,
+    duration,
+    flops_rate_text,
+    flops_unit,
+    mark_doubtful,
+    number,
+    percent,
+    traffic_text,
+)
 from roofline.core.grouping import group_by
 from roofline.core.statistics import is_too_few
 from roofline.operators.about import About, load_abouts
@@ -51,6 +60,14 @@ def _bandwidths(record: Record, device: Record) -> str:
     return f"{'GB/s: ' if ceilings else ''}{', '.join(parts)}"
 
 
+def _all_reduces(record: Record, _device: Record) -> str:
+    if record.skipped_reason:
+        return f"skipped, {record.skipped_reason}"
+    ours = [timed for timed in record.all_reduces if timed.implementation == "ours"]
+    times = [f"{capacity(timed.size_bytes)} {duration(timed.timing.median_s)}" for timed in (ours[0], ours[-1])]
+    return f"{len(ours)} sizes, {', '.join(times)}"
+
+
 def _instructions(record: Record, _device: Record) -> str:
     rate = record.issue.warp_instructions_per_s / 1e9
     return f"{rate:.0f} G warp instructions/s, {len(record.walls)} limits of loads by their access pattern"
@@ -94,6 +111,7 @@ LINES: dict[str, Callable[..., str]] = {
     "device_query": _device,
     "peak_flops": _peak,
     "bandwidth": _bandwidths,
+    "all_reduce": _all_reduces,
     "instructions": _instructions,
     "operator": _operator,
 }

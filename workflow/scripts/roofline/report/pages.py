@@ -37,6 +37,8 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "baselines": build_baselines(table.score),
         "drawn_baselines": build_baselines(table.drawn_score),
         "peers": rendering.render_macro("sentences.j2", "peers", table),
+        "all_reduces": rendering.render_macro("sentences.j2", "all_reduces", table),
+        "all_reduce_tables": [rendering.render_table("all_reduces", row, left_columns=1) for row in table.all_reduces],
         "energy": _write_energy(table, table.energy_fits),
         "counters": rendering.render_macro("sentences.j2", "counters", counter_agreement.counter_facts(table)),
         "counted": counter_agreement.build_counter_table(table),

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from roofline.report import fit_figure, instruction_figure, load_figure, operator_figure, roofline_figure, sweep_figure
+from roofline.report import (
+    all_reduce_figure,
+    fit_figure,
+    instruction_figure,
+    load_figure,
+    operator_figure,
+    roofline_figure,
+    sweep_figure,
+)
 from roofline.report.figure_style import add_failures, new_empty_figure, save, styled
 from roofline.report.roofline_content import is_roofline, picture_names
 from roofline.report.words import format_failures
@@ -35,6 +43,7 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
         ("sweep.png", roofline.sweeps, sweep_figure.draw_sweeps),
         ("energy.png", roofline.energy_fits, fit_figure.draw_energy_fits),
         ("load.png", loads, load_figure.draw_loads),
+        ("all_reduce.png", roofline.all_reduces, all_reduce_figure.draw_all_reduces),
         ("instruction_roofline.png", roofline.instructions, instruction_figure.draw_instructions),
     ):
         if rows:

@@ -65,7 +65,8 @@ def _fit(line: Line, width: int | None) -> list[str]:
 
 
 def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
-    ceilings = [*_compute(device), *_memory(device)]
+    all_reduces = [Line(f"  {line}") for line in words.describe_all_reduces(report.table, device.device)]
+    ceilings = [*_compute(device), *_memory(device), *all_reduces]
     lines = [Line(_head(device, cost)), *ceilings, *_operators(device, report)]
     if device.score.cell_count:
         lines.append(Line(f"  Predicted before timing: {words.describe_score(device.score)}"))

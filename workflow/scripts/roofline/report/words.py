@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import (
+    capacity,
     count_words,
     duration,
     join_words,
@@ -16,7 +17,9 @@ from roofline.core.formatting import (
 )
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
+from roofline.core.units import KIB
 from roofline.table.rows import (
+    AllReduceRow,
     Ceiling,
     CellRow,
     CheckResult,
@@ -36,6 +39,7 @@ from roofline.table.scores import score_predictions
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 NOT_COMPARED = "nothing measured to compare with"
+SMALL_ALL_REDUCE, CLOSE_SHARE = 16 * KIB, 0.15
 SHOWN_AS_FACTOR = 9.995  # errors from here on
 RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
 
@@ -259,6 +263,42 @@ def format_bandwidth(ceiling: MemoryCeiling) -> str:
     share = ceiling.fraction_of_datasheet
     words = f" ({percent(share)})" if share and not ceiling.doubt else ""
     return f"{mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)}{words}"
+
+
+def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
+    """Return two lines for each pair whose record is the device's: times next to NCCL's, then what was predicted."""
+    lines = []
+    for row in roofline.all_reduces:
+        if row.device == device:
+            small, large = row.of_size(SMALL_ALL_REDUCE) or row.sizes[0], row.sizes[-1]
+            nccl = [duration(small.nccl_graph_time_s)] if small.nccl_graph_time_s else []
+            nccl += [f"eager {duration(small.nccl_eager_time_s)}"] if small.nccl_eager_time_s else []
+            words = f"{capacity(small.size_bytes)} {mark_doubtful(duration(small.time_s), small.doubt)}"
+            words += f" (NCCL {', '.join(nccl)})" if nccl else ""
+            words += f", {capacity(large.size_bytes)} {mark_doubtful(number(large.gb_per_s), large.doubt)} GB/s"
+            shares = [f"{percent(large.fraction_of_bound)} of the link"] if large.fraction_of_bound else []
+            if large.nccl_graph_time_s:
+                shares.append(f"NCCL {number(large.size_bytes / large.nccl_graph_time_s / 1e9)}")
+            words += f" ({', '.join(shares)})" if shares else ""
+            lines.append(f"all-reduce with {row.peer}, bf16: {words}")
+            lines.append(f"  {_describe_all_reduce_details(row)}")
+    return lines
+
+
+def _describe_all_reduce_details(row: AllReduceRow) -> str:
+    """What was predicted, how long an all-reduce after a product takes, and why NCCL is missing."""
+    parts = []
+    if row.median_sealed_error is not None:
+        judged = [size for size in row.sizes if size.sealed_time_error is not None and not size.doubt]
+        close = [size for size in judged if abs(size.sealed_time_error or 0.0) <= CLOSE_SHARE]
+        within = f"{len(close)} of {len(judged)} within {percent(CLOSE_SHARE)}"
+        parts.append(f"predicted before: median error {percent(row.median_sealed_error)}, {within}")
+    if after := row.after_product:
+        added_s = max(0.0, after.together_time_s - after.product_time_s)
+        skew = f", entry skew {duration(after.entry_skew_s)}" if after.entry_skew_s is not None else ""
+        parts.append(f"after a product {capacity(after.size_bytes)} adds {duration(added_s)}{skew}")
+    parts += [row.nccl_skipped_reason] if row.nccl_skipped_reason else []
+    return "; ".join(parts)
 
 
 def format_error(share: float | None) -> str:

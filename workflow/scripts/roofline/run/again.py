@@ -40,11 +40,14 @@ def copy_aside(results: Path, records: Collection[str], stale: Collection[str]) 
 
 
 def keep_less_disturbed(results: Path, outputs: Iterable[str]) -> list[Path]:
-    """Put the copies of a job's outputs back, unless the new record is less disturbed, and return their paths."""
+    """Put the copies of a job's outputs back, unless the new record is less disturbed, and return their paths.
+
+    A copy that was measured under other seals is not put back: a new record of a link predicts its all-reduces anew.
+    """
     kept = []
     for path in map(Path, outputs):
         aside = COPIES / path.relative_to(results)
-        if aside.exists() and _share(results, aside) <= _share(results, path):
+        if aside.exists() and _same_seals(aside, path) and _share(results, aside) <= _share(results, path):
             aside.replace(path)
             kept.append(path)
     return kept
@@ -66,6 +69,11 @@ def restore_missing(results: Path) -> list[Path]:
             restored.append(path)
     shutil.rmtree(COPIES, ignore_errors=True)
     return restored
+
+
+def _same_seals(aside: Path, path: Path) -> bool:
+    old, new = read_record(aside), read_record(path)
+    return getattr(old, "seals", None) == getattr(new, "seals", None)
 
 
 def _share(results: Path, path: Path) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from roofline.devices.discovery import kind_from_name
+from roofline.devices import discovery
 from roofline.measure.memory_load import LOADED_CEILINGS
 from roofline.measure.sustained import MOST_EXTENSION_S
 from roofline.plan.settings import Checked
@@ -14,6 +14,7 @@ from roofline.run.planned_jobs import PlannedJob
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
 FIXED_S = {"device_query": 2.0, "calibration": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
+FIXED_S |= {"all_reduce": 9.0}
 BUDGETS = 3  # time budgets that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 
@@ -26,7 +27,7 @@ def estimate_jobs(jobs: Iterable[PlannedJob], checked: Checked) -> tuple[float, 
     for job in jobs:
         output, device = job.outputs[0], job.device or "cpu"
         seconds[output] = earlier.get(output) or estimate_s(job.rule, checked, len(job.outputs), device)
-        total_s += seconds[output] / (1 if device == "cpu" or "/p2p_" in output else at_once)
+        total_s += seconds[output] / (1 if device == "cpu" or discovery.peer_name(Path(output).stem) else at_once)
     return total_s, seconds
 
 
@@ -48,12 +49,16 @@ def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu
     load_s = sustained_s + MOST_EXTENSION_S if sustained_s and device != "cpu" else 0.0
     loads_s = {"bandwidth_hbm": energy_s + len(LOADED_CEILINGS) * load_s, "peak_flops": load_s}
     limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else budget_s
-    return START_UP_S[kind_from_name(device)] + records * BUDGETS * min(budget_s, limit_s) + loads_s.get(rule, 0.0)
+    return (
+        START_UP_S[discovery.kind_from_name(device)]
+        + records * BUDGETS * min(budget_s, limit_s)
+        + loads_s.get(rule, 0.0)
+    )
 
 
 def measures(rule: str, checked: Checked) -> bool:
     """Return whether the jobs of a rule measure."""
-    return rule in FIXED_S or _time_budget_s(rule, checked) is not None
+    return rule.partition("_gpu")[0] in FIXED_S or _time_budget_s(rule, checked) is not None
 
 
 def _time_budget_s(rule: str, checked: Checked) -> float | None:  # None for a rule that does not measure in one

@@ -21,6 +21,16 @@ def describe_missing_packages(folder: Path) -> str | None:
     return f"packages are missing: {', '.join(missing)}; install them: python -m pip install -r {lock}"
 
 
+def find_nccl_version() -> str | None:
+    """Return the version of the NCCL package that all-reduces are compared with; None without one."""
+    for cuda in CUDA_VERSIONS:
+        try:
+            return metadata.version(f"nvidia-nccl-cu{cuda}")
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
 def _is_installed(name: str, module: str) -> bool:
     try:
         spec = util.find_spec(module)

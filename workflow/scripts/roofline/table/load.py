@@ -11,6 +11,7 @@ from roofline.core.roofline_model import SECTOR_BYTES
 from roofline.core.terms import Regime
 from roofline.operators.about import StoredAbout, UnknownAbout, load_abouts
 from roofline.operators.drawing import DRAWN
+from roofline.records.all_reduce_record import AllReduceRecord
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import copy_fields, shared_fields
 from roofline.records.compute import PeakFlopsRecord
@@ -19,6 +20,7 @@ from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import CellKey, Measurement
 from roofline.table import ceiling_rows, seals
+from roofline.table.all_reduce_rows import all_reduce_rows
 from roofline.table.baselines import compare_with_baselines, select_runs
 from roofline.table.cell_rows import Ceilings, CellContext, build_cell_row, build_operation_row
 from roofline.table.checks import judge
@@ -85,6 +87,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         sweeps=sweeps,
         energy_fits=energy_fits,
         peers=peers,
+        all_reduces=list(all_reduce_rows(results, [row for row in ceilings if row.kind == "memory"])),
         instructions=instructions,
         counters=counted_rows(results, cells),
         refused_counters=refused,
@@ -172,7 +175,8 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
         for dtype in request.dtypes:
             if reason := record.unsupported.get(dtype) or skip_reasons.get((device, dtype)):
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
-    for _, job in results.of_kind(BandwidthRecord):
+    jobs: list[BandwidthRecord | AllReduceRecord] = [job for _, job in results.of_kind(BandwidthRecord)]
+    for job in jobs + [job for _, job in results.of_kind(AllReduceRecord)]:
         if job.skipped_reason:
             skipped.append(Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason))
     for row in request.without:

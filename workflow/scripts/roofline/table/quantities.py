@@ -4,12 +4,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from roofline.core import levels
-from roofline.core.formatting import flops_unit
+from roofline.core.formatting import capacity, flops_unit
 from roofline.core.repeatability import Doubt
 from roofline.core.terms import QuantityKind
 from roofline.records.base import copy_fields
 from roofline.records.operator_record import CellKey
-from roofline.table.rows import CellRow, ComputeCeiling, InstructionRoofline, MemoryCeiling, Roofline
+from roofline.table.rows import (
+    AllReduceRow,
+    AllReduceSize,
+    CellRow,
+    ComputeCeiling,
+    InstructionRoofline,
+    MemoryCeiling,
+    Roofline,
+)
 
 COMMON = ("device", "record", "doubt")  # of every row
 TIME_UNIT = "us"
@@ -42,6 +50,7 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
     """Return all quantities of a run in the order of roofline.json."""
     quantities = [quantity for ceiling in roofline.ceilings for quantity in _ceiling_quantities(ceiling)]
     quantities += [_issue_quantity(row) for row in roofline.instructions]
+    quantities += [*_all_reduce_quantities(roofline)]
     quantities += [quantity for cell in roofline.operators for quantity in _cell_quantities(cell, roofline)]
     return quantities
 
@@ -49,6 +58,23 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
 def _issue_quantity(row: InstructionRoofline) -> Quantity:
     rate, common = row.warp_instructions_per_s / 1e9, copy_fields(row, *COMMON) | {"samples": row.sample_count}
     return Quantity("issue", "instruction issue", "issue", rate, "G warp instructions/s", **common)
+
+
+def _all_reduce_quantities(roofline: Roofline) -> Iterator[Quantity]:
+    """Yield the rate of each size: of pairs and, where cards are in two, of each card by its faster pair."""
+
+    def make_quantity(device: str, key: str, name: str, row: AllReduceRow, size: AllReduceSize) -> Quantity:
+        key, name = f"{key}/{size.size_bytes}", f"{name}, {capacity(size.size_bytes)}"
+        return Quantity(
+            key, name, "link", size.gb_per_s, "GB/s", device, row.record, size.doubt, samples=size.sample_count
+        )
+
+    for row in roofline.all_reduces:
+        for size in row.sizes:
+            yield make_quantity(row.device, f"all_reduce_{row.peer}", f"all-reduce with {row.peer}", row, size)
+    for device, fastest in roofline.fastest_all_reduces.items():
+        for row, size in fastest:
+            yield make_quantity(device, "all_reduce", "all-reduce of the faster pair", row, size)
 
 
 def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantity]:

@@ -12,11 +12,13 @@ from pydantic import ConfigDict, Field
 
 from roofline.core.architectures import Architecture, architecture_of, parse_capability
 from roofline.core.cell_prediction import is_within_factor
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import Doubt
 from roofline.core.roofline_model import COMPUTE_BOUND, MEMORY_BOUND
 from roofline.core.terms import BYTES_AXIS_KEY, Axis, Regime, RegimeLevel
 from roofline.operators.about import About, OwnOperatorRecord, StoredAbout, UnknownAbout, load_abouts
 from roofline.records import counters_record, device_record, energy_record, instructions_record
+from roofline.records.all_reduce_record import AfterProduct
 from roofline.records.bandwidth_record import BandwidthFigures, Loaded, PeerLink, SweepCurve
 from roofline.records.bandwidth_record import Plateau as Plateau  # of a sweep; pages import rows alone
 from roofline.records.base import Interval, NotNegative, Positive, Record
@@ -238,6 +240,48 @@ class PeerPath(TableRow, PeerLink):
     copy_latency_s: Positive | None = Field(description="of the driver's copy of 8 bytes")
     loaded: list[Loaded] = Field(description="each card of the run under load, alone and with all others")
     record: str
+
+
+class AllReduceSize(TableRow):
+    """All-reduces of bf16 of one size: each card has so many bytes, and afterwards the sums of both."""
+
+    size_bytes: int
+    kernel: Literal["one_shot", "two_shot"] = Field(description="the fastest of ours")
+    blocks: int = Field(description="of its grid")
+    threads: int = Field(description="of a block")
+    time_s: Positive = Field(description="of an all-reduce in a CUDA graph, by our kernel")
+    time_ci95_s: Interval | None = Field(description="of the median, within one block of one run")
+    sample_count: int
+    gb_per_s: Positive = Field(description="size_bytes over time_s")
+    bound_time_s: Positive | None = Field(
+        description="by the latency of a load, or by the bytes at half of the link's rate both ways"
+    )
+    fraction_of_bound: Positive | None = Field(description="bound_time_s over time_s")
+    sealed_time_s: Positive | None = Field(description="predicted before the first size was timed")
+    sealed_time_error: float | None = Field(description=ERROR)
+    nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without NCCL")
+    nccl_eager_time_s: Positive | None = Field(description="by NCCL, launched one by one from a process for each card")
+    largest_relative_error: NotNegative = Field(description="of our sums from those in fp64")
+    doubt: Doubt | None = Field(description=DOUBT)
+
+
+class AllReduceRow(TableRow):
+    """All-reduces between a GPU and another, over their link."""
+
+    device: str
+    peer: str
+    sizes: list[AllReduceSize]
+    median_sealed_error: NotNegative | None = Field(
+        description="a fraction: the median of |predicted - measured| / measured of the sizes without a doubt"
+    )
+    after_product: AfterProduct | None = Field(description="all-reduces that each follow a product of matrices")
+    nccl_version: str | None
+    nccl_skipped_reason: str | None = Field(description="why NCCL was not timed")
+    record: str
+
+    def of_size(self, size_bytes: int) -> AllReduceSize | None:
+        """Return the all-reduces of a size; None if it was not measured."""
+        return next((row for row in self.sizes if row.size_bytes == size_bytes), None)
 
 
 class SpeedUp(TableRow):
@@ -552,6 +596,7 @@ class Roofline(TableRow):
     drawn: list[CellRow] = Field(default=[], description="of shapes that were drawn after the predictions were sealed")
     sweeps: list[SweepRow]
     peers: list[PeerPath] = Field(description="between GPUs of the host, where several were measured")
+    all_reduces: list[AllReduceRow] = Field(default=[], description="of each GPU and the next one")
     energy_fits: list[EnergyFit] = Field(default=[], description="of each GPU and dtype whose points were measured")
     instructions: list[InstructionRoofline] = Field(description="of each GPU that was measured")
     counters: list[Counted] = Field(description="what the hardware counted of a few cells")
@@ -568,6 +613,23 @@ class Roofline(TableRow):
     def ceiling(self, device: str, name: str | None) -> Ceiling | None:
         """Return the ceiling of this name on a device; None if it was not measured."""
         return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
+
+    @property
+    def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
+        """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's
+        figure; {} if there are no three cards."""
+        rows_by_card: dict[str, list[AllReduceRow]] = {}
+        for row in self.all_reduces:
+            for card in (row.device, row.peer):
+                rows_by_card.setdefault(card, []).append(row)
+        if len(rows_by_card) < 3:
+            return {}
+        fastest = {}
+        for card, rows in rows_by_card.items():
+            pairs = [(row, size) for row in rows for size in row.sizes]
+            by_size = group_by(pairs, lambda pair: pair[1].size_bytes)
+            fastest[card] = [max(of_size, key=lambda pair: pair[1].gb_per_s) for of_size in by_size.values()]
+        return fastest
 
     def find_cell(self, row: OwnPredictionRow) -> CellRow | None:
         """Return the measured cell that the user predicts; None if it was not measured."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperatorRecord
+from roofline.records.all_reduce_record import AllReducePredictionRecord, AllReduceRecord
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.base import Record, read
 from roofline.records.calibration_record import CalibrationRecord
@@ -28,6 +29,7 @@ from roofline.records.seal_records import OperatorPredictionRecord, PredictionRe
 RECORDS: tuple[type[Record], ...] = (DeviceRecord, PredictionRecord, OperatorPredictionRecord, PredictionsRecord)
 RECORDS += (CalibrationRecord, PeakFlopsRecord, BandwidthRecord, InstructionsRecord, OperatorRecord)
 RECORDS += (ProfilerRecord, CountersRecord, OwnOperatorRecord, OwnPredictionsRecord)
+RECORDS += (AllReducePredictionRecord, AllReduceRecord)
 KINDS: dict[str, type[Record]] = {record.model_fields["kind"].default: record for record in RECORDS}
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)

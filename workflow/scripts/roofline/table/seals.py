@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from math import isclose
 
+from roofline.measure.all_reduce_sealing import predict_by_link
 from roofline.measure.sealing import MEASURED_SOURCE
 from roofline.operators.base import Operator
 from roofline.operators.drawing import DRAWN, draw_shapes, drawing_code_sha256, make_seed
 from roofline.operators.registry import builtin_operators
+from roofline.records.all_reduce_record import AllReducePredictionRecord, AllReduceRecord
+from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.operator_record import (
     DrawnShapes,
@@ -42,6 +45,7 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     """
     measured = [(path, record) for path, record in results.measured if record.device == device]
     lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
+    lines += _find_unlike_all_reduces(device, results, sha256)
     for path, predictions in results.predictions:
         if predictions.device == device:
             lines += _find_unpredicted(path, predictions, results)
@@ -68,11 +72,29 @@ def count_recomputed(results: Results) -> tuple[int, int]:
     that other code has sealed."""
     cells = [cell for _, predictions in results.predictions for cell in predictions.cells if cell.sealed]
     recomputed = sum(_has_present_entry(cell) for cell in cells)
-    return recomputed, len(cells) - recomputed
+    all_reduces = [seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord)]
+    return recomputed + sum(len(seal.sizes) for seal in all_reduces), len(cells) - recomputed
 
 
 def _has_present_entry(cell: PredictedCell) -> bool:
     return cell.entry is not None and cell.entry.code_sha256 == prediction_code_sha256()
+
+
+def _find_unlike_all_reduces(device: str, results: Results, sha256: Mapping[str, str]) -> Iterator[str]:
+    """A line for each prediction of all-reduces that does not follow from the record of the link that it names."""
+    records = dict(results.of_kind(BandwidthRecord))
+    for path, seal in results.seals.items():
+        if isinstance(seal, AllReducePredictionRecord) and seal.device == device:
+            link = records.get(seal.link_record)
+            if link is None or sha256.get(seal.link_record) != seal.link_sha256:
+                yield f"{path} was predicted by another record than {seal.link_record}"
+                continue
+            again = predict_by_link(link, seal.start_s)
+            sealed = {size.size_bytes: size.time_s for size in seal.sizes}
+            if again.keys() != sealed.keys() or any(
+                not isclose(again[size], sealed[size], rel_tol=ROUNDING) for size in sealed
+            ):
+                yield f"{path}: the prediction does not follow from {seal.link_record}"
 
 
 def _check_entry(path: str, device: str, cell: PredictedCell, results: Results) -> Iterator[str]:
@@ -208,6 +230,8 @@ def _required_seals(record: JobRecord, results: Results) -> set[str]:
     def follows_from(seal: Seal) -> bool:
         if isinstance(seal, OperatorPredictionRecord):
             return seal.operator in operators
+        if isinstance(seal, AllReducePredictionRecord):
+            return isinstance(record, AllReduceRecord) and record.peer.peer == seal.peer
         return bool(operators) or not isinstance(seal, CalibrationRecord)
 
     return {path for path, seal in results.seals.items() if seal.device == record.device and follows_from(seal)}

@@ -21,7 +21,7 @@ from roofline.devices.gpu.peer_benchmarks import PeerPair
 
 if TYPE_CHECKING:
     from cupy import RawKernel
-    from cupy.cuda import Graph
+    from cupy.cuda import Graph, Stream
 
 OVERLAP_DRIVER_CUDA = 12030  # the first CUDA of a driver with programmatic dependent launch in captured graphs
 # CUDA's device attributes by their keys in the device record. cudaGetDeviceProperties would query a hundred, which
@@ -280,21 +280,22 @@ class GpuDevice(PlannedGpu):
             )
         return lambda arguments: kernel(grid, block, arguments, shared_mem=shared_bytes)
 
-    def capture_graph(self, queue: Callable[[], object]) -> "Graph":
-        """Return a CUDA graph of what a function queues on the device's stream, which runs nothing meanwhile.
+    def capture_graph(self, queue: Callable[[], object], stream: "Stream | None" = None) -> "Graph":
+        """Return a CUDA graph of what a function queues on a stream (the device's own), which runs nothing meanwhile.
 
         CuPy refuses to call cuBLAS during a capture; cuBLASLt and kernels of ours may be queued.
         """
-        self.stream.use()  # else what CuPy launches would run elsewhere, and the graph be empty
-        self.stream.begin_capture()
+        stream = stream or self.stream
+        stream.use()  # else what CuPy launches would run elsewhere, and the graph be empty
+        stream.begin_capture()
         try:
             queue()
         except Exception:
             with contextlib.suppress(Exception):  # report the first fault, not one that follows from it
-                self.stream.end_capture()
+                stream.end_capture()
             raise
-        graph = self.stream.end_capture()
-        graph.upload(self.stream)
+        graph = stream.end_capture()
+        graph.upload(stream)
         return graph
 
 

@@ -11,10 +11,11 @@ import numpy
 
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.levels import PEER
-from roofline.core.terms import AccessPattern, UnsupportedError
+from roofline.core.terms import AccessPattern
 from roofline.core.units import GIB, MIB
-from roofline.devices.base import BandwidthBenchmark, Identity, PointerChase, Step
+from roofline.devices.base import BandwidthBenchmark, PointerChase, Step
 from roofline.devices.gpu import hbm_benchmarks
+from roofline.devices.gpu.card_pair import Card, require_access
 from roofline.devices.gpu.cuda_arrays import ONE_PASS_BLOCKS_PER_SM, ONE_PASS_THREADS
 from roofline.devices.gpu.pointer_chase import allocate_chain, make_chase_step
 
@@ -39,7 +40,7 @@ class PeerPair:
     """
 
     def __init__(self, device: "GpuDevice", size_bytes: int | None):
-        self.peer = _require_access(device)
+        self.peer = require_access(device)
         free = min(device.identity.memory_free_bytes, self.peer.memory_free_bytes)
         size = size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)
         self.size = size // hbm_benchmarks.ROUND_BYTES * hbm_benchmarks.ROUND_BYTES
@@ -124,64 +125,17 @@ class PeerPair:
         return step, lambda: self._run_checked(step, [copy])
 
 
-def _require_access(device: "GpuDevice") -> Identity:
-    """Let each of two cards access the other's memory, and return the peer. Raises UnsupportedError where it may not:
-    CUDA would copy by way of the host, and would not tell."""
-    runtime, peer = device.xp.cuda.runtime, device.peer
-    assert peer is not None  # the device was opened with one
-    if runtime.getDeviceCount() < 2:
-        raise UnsupportedError(f"CUDA shows this process only one of {device.name} and {peer.device}")
-    if not (runtime.deviceCanAccessPeer(0, 1) and runtime.deviceCanAccessPeer(1, 0)):
-        no_access = "may not access one another's memory, and copies would go through the host"
-        raise UnsupportedError(f"{device.name} and {peer.device} {no_access}")
-    if peer.compute_capability != device.identity.compute_capability:
-        raise UnsupportedError(f"{device.name} and {peer.device} are of different compute capabilities")
-    for card, neighbour in ((0, 1), (1, 0)):
-        with device.xp.cuda.Device(card):
-            runtime.deviceEnablePeerAccess(neighbour)
-    return peer
-
-
-class _Endpoint:
-    """One card of a pair: what is sent from it (`sent`), what arrives (`received`), and its stream.
-
-    Within `with` it is CUDA's current device.
-    """
+class _Endpoint(Card):
+    """One card of a pair: what is sent from it (`sent`), and what arrives (`received`)."""
 
     def __init__(self, device: "GpuDevice", number: int, size: int):
-        self.device, self.number, self.size = device, number, size
-        self._cuda_device = device.xp.cuda.Device(number)
-        self.stream = device.stream
+        super().__init__(device, number)
+        self.size = size
         with self:
-            if number:
-                self.stream = device.xp.cuda.Stream(non_blocking=True)
-                self.stream.use()
             self.sent = device.normal((size // 4,), COMMON_DTYPE, seed=number)
             self.received = device.xp.zeros_like(self.sent)
             self.clock = device.xp.zeros(2, device.xp.uint64)
             self.word_sum, self.report_sum = (device.xp.zeros(1, device.xp.uint32) for _ in range(2))
-
-    def __enter__(self) -> "_Endpoint":
-        self._cuda_device.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._cuda_device.__exit__(*error)
-
-    def make_event(self) -> "cupy.cuda.Event":
-        """Return an event of this card, for other streams to wait for."""
-        with self:
-            return self.device.xp.cuda.Event(disable_timing=True)
-
-    def launch(self, kernel: "cupy.RawKernel", blocks: int, threads: int, arguments: tuple) -> None:
-        """Launch a kernel on this card's stream."""
-        with self:
-            kernel((blocks,), (threads,), arguments, stream=self.stream)
-
-    def fill(self, array: "cupy.ndarray", byte: int) -> None:
-        """Queue the filling of an array of this card with one byte."""
-        with self:
-            array.data.memset_async(byte, array.nbytes, self.stream)
 
     def write_pattern(self, array: "cupy.ndarray", start: int) -> None:
         """Queue the writing of the words start, start + 1, ... to an array of this card."""

@@ -4,6 +4,7 @@ import math
 
 from roofline.core.formatting import count_words, number, percent
 from roofline.core.levels import HOST_LINK
+from roofline.core.statistics import median
 from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
@@ -15,6 +16,7 @@ GB_PER_S_OF_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}  # by 
 # The share of the active NVLinks' rate that copies in one direction must reach. AzNHC asks for copies of 238 of
 # 300 GB/s between A100s and of 335 of 450 GB/s between H100s or H200s: 79 and 74 %. Two H200s copied at 88 %.
 NVLINK_SHARE = 0.74
+ALL_REDUCE_SHARE = 0.9  # of the median over the cards of a host, whose links are alike
 MOST_REMAPPED_ROWS = 512  # AzNHC fails a card with more
 MOST_RETIRED_PAGES = 10  # Meta's gcm
 LONG_LOAD_S = 30  # rate and temperature still move before that
@@ -26,6 +28,7 @@ REPAIRS = "few rows or pages of memory taken out of use"
 POWER_LIMIT = "power limit as the vendor's"
 LINK = f"host link at full width and generation, copies at {percent(LINK_SHARE)} of it or more"
 PEER_COPIES = f"peer copies at {percent(NVLINK_SHARE)} or more of what the active NVLinks carry"
+ALL_REDUCES = f"all-reduce at {percent(ALL_REDUCE_SHARE)} or more of the median over the cards"
 HOLDS = f"rate within {percent(MOST_RATE_LOSS)} and temperature below slowdown under {LONG_LOAD_S} s of load or more"
 
 CHANGE_CARD, CHANGE_HOST = "ask for another card", "ask for another host"
@@ -117,6 +120,17 @@ def check_peer_copies(evidence: Evidence) -> Outcome | None:
     share = gb_per_s / promised_gb_per_s
     words = f"{name} {percent(share)} of {number(promised_gb_per_s)} GB/s"
     return Outcome("fail" if share < NVLINK_SHARE else "pass", words, share, NVLINK_SHARE)
+
+
+@register_check(ALL_REDUCES, action=f"{CHANGE_CARD}: both of its links are slow")
+def check_all_reduces(evidence: Evidence) -> Outcome | None:
+    """Check the largest all-reduce of the card's faster pair against the median over the cards, of three or more."""
+    rates = {card: fastest[-1][1].gb_per_s for card, fastest in evidence.table.fastest_all_reduces.items()}
+    if evidence.device.device not in rates:
+        return None
+    share = rates[evidence.device.device] / median([*rates.values()])
+    words = f"{percent(share)} of the median of {len(rates)} cards"
+    return Outcome("fail" if share < ALL_REDUCE_SHARE else "pass", words, share, ALL_REDUCE_SHARE)
 
 
 @register_check(HOLDS, action=f"look at the fans and air of the host; if it stays so, {CHANGE_CARD}")

@@ -1,0 +1,78 @@
+"""Rows of all-reduces: ours next to NCCL's, the bound of the link and the sealed prediction."""
+
+from collections.abc import Iterator, Sequence
+
+from roofline.core.all_reduce_model import bound_time_s
+from roofline.core.repeatability import find_doubt
+from roofline.core.statistics import median
+from roofline.records.all_reduce_record import (
+    AllReduceImplementation,
+    AllReducePredictionRecord,
+    AllReduceRecord,
+    TimedAllReduce,
+)
+from roofline.records.base import copy_fields
+from roofline.table.ceiling_rows import is_record_disturbed
+from roofline.table.rows import AllReduceRow, AllReduceSize, MemoryCeiling
+from roofline.table.run_records import Results
+
+
+def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterator[AllReduceRow]:
+    """Yield a row for each pair of GPUs whose all-reduces were measured; `memory` has the ceilings of all devices."""
+    for path, record in results.of_kind(AllReduceRecord):
+        if record.skipped_reason:
+            continue
+        of_link = [row for row in memory if (row.device, row.peer) == (record.device, record.peer.peer)]
+        rates = [row.gb_per_s / 2 for row in of_link if row.both_ways and not row.doubt]
+        seal = find_seal(record, results)
+        sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
+        latency_s = seal.latency_s if seal else None
+        sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
+        errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
+        yield AllReduceRow(
+            **copy_fields(record, "device", "after_product", "nccl_version", "nccl_skipped_reason"),
+            peer=record.peer.peer,
+            sizes=sizes,
+            median_sealed_error=median(errors) if errors else None,
+            record=path,
+        )
+
+
+def find_seal(record: AllReduceRecord, results: Results) -> AllReducePredictionRecord | None:
+    """Return the prediction of a record's all-reduces; None if the run has none."""
+    seals = (seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord))
+    return next((seal for seal in seals if (seal.device, seal.peer) == (record.device, record.peer.peer)), None)
+
+
+def _sizes(
+    record: AllReduceRecord, sealed_s: dict[int, float], latency_s: float, link_gb_per_s: float | None
+) -> Iterator[AllReduceSize]:
+    def of(implementation: AllReduceImplementation) -> dict[int, TimedAllReduce]:
+        timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
+        return {timed.size_bytes: timed for timed in timed}
+
+    in_graphs, eager = of("nccl_graph"), of("nccl_eager")
+    for size, ours in of("ours").items():
+        time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
+        bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
+        yield AllReduceSize(
+            size_bytes=size,
+            **copy_fields(ours.trials[0], "kernel", "blocks", "threads"),
+            time_s=time_s,
+            time_ci95_s=ours.timing.ci95_s,
+            sample_count=len(ours.timing.samples_s),
+            gb_per_s=size / time_s / 1e9,
+            bound_time_s=bound_s,
+            fraction_of_bound=bound_s and bound_s / time_s,
+            sealed_time_s=predicted_s,
+            sealed_time_error=predicted_s and predicted_s / time_s - 1,
+            nccl_graph_time_s=in_graphs[size].timing.median_s if size in in_graphs else None,
+            nccl_eager_time_s=eager[size].timing.median_s if size in eager else None,
+            largest_relative_error=ours.largest_relative_error,
+            doubt=find_doubt(
+                kind="gpu",
+                samples=len(ours.timing.samples_s),
+                disturbed=is_record_disturbed(record, ours.timing.contention, ours.states, "gpu"),
+                throttled=ours.timing.all_throttled,
+            ),
+        )
