@@ -5,6 +5,7 @@
 MODEL is a config.json of Hugging Face or a name of shipped.yaml, CARD a run or a card of config/datasheets.yaml.
 """
 
+import contextlib
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -27,15 +28,17 @@ from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
 from families import MODEL_TYPES
-from number_formats import CACHE_DTYPES, PLAIN_FORMATS
+from number_formats import CACHE_DTYPES, PLAIN_FORMATS, NumberFormat
 from questions import GenerationRequest, Speculation
 from speed_tables import MeasuredStep, MeasuredSteps
+from split import MOST_CARDS
 
 import roofline.api as api
 
 FOLDER = api.RESULTS / "decoding"  # of the picture and of what is measured
 DEFAULT_BATCHES, DEFAULT_CONTEXTS = [1, 8, 32, 128, 512], [1024, 8192]
 DEFAULT_MEASURED_BATCHES = [1, 32]
+SHOWN_CARDS = (1, 2, 4, 8)  # next to those asked for, wherever a model is split
 LARGEST_WHOLE = 1 << 30
 RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e15)}  # of counts, and of other numbers
 DPI = 160
@@ -79,7 +82,9 @@ def answer(arguments: Namespace) -> list[str]:
     cache_format = PLAIN_FORMATS[arguments.cache or model.cache_dtype]
     cards = set_prices([load_card(name) for name in arguments.card or [str(api.RESULTS)]], arguments.price)
     batches = arguments.batch or DEFAULT_BATCHES
-    bounds = [bound_steps(model, card, batches, contexts, cache_format) for card in cards]
+    require_links(cards, arguments.cards)
+    splits = [(card, count) for card in cards for count in arguments.cards or [1]]
+    bounds = [bound_steps(model, card, batches, contexts, cache_format, count) for card, count in splits]
     steps = [questions.add_answers(card_bounds, request, speculation) for card_bounds in bounds]
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
@@ -98,7 +103,12 @@ def answer(arguments: Namespace) -> list[str]:
     lines += [describe_model(on_card[0]) for on_card in steps]
     tables = [speed_tables.build_training_table(training)] if training else []
     compare = speed_tables.build_comparison_table
-    tables.append(compare(steps) if len(cards) > 1 else speed_tables.build_card_table(steps[0], measured))
+    tables.append(compare(steps) if len(steps) > 1 else speed_tables.build_card_table(steps[0], measured))
+    if arguments.cards:
+        for card in cards:
+            by_cards = bound_by_cards(model, card, batches[0], contexts[0], cache_format)
+            lines.append(describe_split(by_cards))
+            tables.append(speed_tables.build_split_table([step for step in by_cards if is_shown(step, arguments)]))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -114,6 +124,7 @@ def parse_arguments(argv: list[str]) -> Namespace:
     parser.add_argument("--batch", type=partial(parse_numbers, "BATCH", int), help="sequences decoded at once: 1,8,32")
     parser.add_argument("--context", type=partial(parse_numbers, "CONTEXT", int), help="tokens of each: 1024,8192")
     parser.add_argument("--cache", help=", ".join(CACHE_DTYPES))
+    parser.add_argument("--cards", type=partial(parse_numbers, "CARDS", int), help="of one host, that it is split over")
     parser.add_argument("--measure", action="store_true", help="time the step on this machine first")
     parser.add_argument("--price", type=partial(parse_numbers, "PRICE", float), help="dollars per card and hour")
     parser.add_argument("--in", type=partial(parse_number, "IN", int), dest="prompt", help="tokens of a prompt")
@@ -137,6 +148,9 @@ def parse_arguments(argv: list[str]) -> Namespace:
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT and DRAFT")
     if arguments.tokens_per_s and (not arguments.train or len(arguments.card) > 1):
         raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN, and one CARD")
+    if arguments.cards and (max(arguments.cards) > MOST_CARDS or arguments.draft or arguments.train):
+        given = ",".join(map(str, arguments.cards))
+        raise api.UserError(f"CARDS: {given}; allowed: 1 to {MOST_CARDS}, without DRAFT and TRAIN")
     drafts, accepted = arguments.draft or 0, arguments.accept or 0
     if not drafts and (accepted or arguments.draft_params):
         raise api.UserError("ACCEPT and DRAFT_PARAMS; allowed: with DRAFT")
@@ -181,6 +195,32 @@ def choose_contexts(arguments: Namespace, model: Model) -> list[int]:
         allowed = f"{model.longest_context} or fewer"
         raise BadModel(f"{model.name}: {max(tokens)} tokens (CONTEXT or IN, OUT and DRAFT; TRAIN); allowed: {allowed}")
     return contexts
+
+
+# ---------------------------------------------------------------- several cards
+
+
+def require_links(cards: Sequence[CardLimits], counts: Sequence[int] | None) -> None:
+    """Raise UserError for a card without a known link, if a model is to be split."""
+    missing = [card.title for card in cards if not card.link]
+    if counts and max(counts) > 1 and missing:
+        allowed = "a run of several cards, or a card with NVLink in config/datasheets.yaml"
+        raise api.UserError(f"CARDS: no link between cards is known for {missing[0]}; allowed: {allowed}")
+
+
+def bound_by_cards(
+    model: Model, card: CardLimits, batch: int, context: int, cache_format: NumberFormat
+) -> list[DecodeStepBound]:
+    """Return one step on each number of cards that the model can be split over, one card first."""
+    steps = []
+    for count in range(1, MOST_CARDS + 1 if card.link else 2):
+        with contextlib.suppress(BadModel):  # a number that does not divide it
+            steps += bound_steps(model, card, [batch], [context], cache_format, count)
+    return steps
+
+
+def is_shown(step: DecodeStepBound, arguments: Namespace) -> bool:
+    return step.cards in (*SHOWN_CARDS, *arguments.cards)
 
 
 # ---------------------------------------------------------------- the measured step
@@ -244,13 +284,14 @@ def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) ->
 def describe_speed(steps: Steps) -> str:
     """Return sentences on the speed of the first step, its limit, what fits, and where compute takes over."""
     first, step_by_context = steps[0], {step.context: step for step in steps}
-    model, weights = first.model, api.capacity(first.model.weight_bytes)
+    model, weights = first.model, api.capacity(first.card_weight_bytes)
+    weights += " of each card" if first.cards > 1 else ""
     parts = ", ".join(f"{part} {api.percent(share)}" for part, share in speed_tables.find_largest_parts(first, 2))
     speed = f"at most {api.number(first.most_tokens_per_s)} tokens/s"
     if model.has_routed_experts:
         speed = f"{api.number(first.tokens_per_s)} tokens/s expected by uniform routing, {speed},"
     limit = f"{first.expected.limited_by}-bound: {parts}"
-    lines = f"{model.name} on {first.card.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
+    lines = f"{model.name} on {first.title}: {speed} at batch {first.batch}, context {first.context} ({limit}). "
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(step.largest_batch for step in step_by_context.values()):
@@ -264,6 +305,22 @@ def describe_speed(steps: Steps) -> str:
         return f"{lines}Memory-bound at every batch that fits."
     starts = [f"batch {step.compute_bound_batch} (context {step.context})" for step in compute_bound]
     return f"{lines}Compute-bound from {api.join_words(starts)}."
+
+
+def describe_split(by_cards: Steps) -> str:
+    """Return a sentence on the fewest cards that a model fits, and one on its exchanges on the most."""
+    first, most = by_cards[0], by_cards[-1]
+    size = f"batch {first.batch} at context {first.context}"
+    fewest = next((step.cards for step in by_cards if step.fits), None)
+    lines = f"No number of {first.card.name} up to {MOST_CARDS} holds {size}. "
+    if fewest:
+        lines = f"{api.count_words(fewest, 'card')} of {first.card.name} {'hold' if fewest > 1 else 'holds'} {size}. "
+    elif first.fits is None:
+        lines = ""
+    all_reduces, all_reduce_bytes, gather_bytes = most.split.exchange_bytes(first.batch, first.batch)
+    lines += f"In a step, the cards exchange {all_reduces} all-reduces of {api.capacity(all_reduce_bytes)} and "
+    lines += f"{api.capacity(gather_bytes)} of logits, and do nothing else meanwhile"
+    return f"{lines} ({most.card.link.describe(most.cards)})." if most.card.link else f"{lines}."
 
 
 def describe_model(step: DecodeStepBound) -> str:

@@ -1,0 +1,55 @@
+"""How long the cards of one host take for an all-reduce and for a gather of some bytes, as measured or estimated."""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
+# (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08).
+START_S = 2.25e-6
+
+
+@dataclass(frozen=True)
+class CardLink:
+    """What a card has to the other cards of its host. `all_reduces`: seconds by bytes, by the number of cards."""
+
+    gb_per_s: float  # in one direction, while the other direction is as busy
+    origin: str  # of it
+    all_reduces: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+
+    def all_reduce_s(self, cards: int, size_bytes: int) -> float:
+        """Return the seconds of an all-reduce: as measured for so many cards, between its sizes along a line.
+
+        Otherwise the estimate: a start, and the bytes over the link. A switch that adds up lets each card send and
+        receive S (1 + 1 / n), and without it a ring sends 2 S (n - 1) / n: the fewer count.
+        """
+        if times := self.all_reduces.get(cards):
+            return interpolate(times, size_bytes)
+        sent_bytes = size_bytes * min(1 + 1 / cards, 2 * (cards - 1) / cards)
+        return START_S + sent_bytes / (self.gb_per_s * 1e9)
+
+    def gather_s(self, cards: int, size_bytes: int) -> float:
+        """Return the estimated seconds until a card has the parts of all others: a start, and what it receives."""
+        return START_S + size_bytes * (cards - 1) / cards / (self.gb_per_s * 1e9)
+
+    def describe(self, cards: int) -> str:
+        """Return in some words where the times of all-reduces are from."""
+        if cards in self.all_reduces:
+            return "as measured"
+        return f"estimated: {START_S * 1e6:g} us and {self.gb_per_s:.3g} GB/s, {self.origin}"
+
+
+def interpolate(seconds_by_bytes: Mapping[int, float], size_bytes: int) -> float:
+    """Return the seconds of a size from those of others: along a line between two, in proportion above the largest.
+
+    Below the smallest they are those of the smallest.
+    """
+    sizes = sorted(seconds_by_bytes)
+    if size_bytes <= sizes[0]:
+        return seconds_by_bytes[sizes[0]]
+    if size_bytes >= sizes[-1]:
+        return seconds_by_bytes[sizes[-1]] * size_bytes / sizes[-1]
+    upper = bisect_right(sizes, size_bytes)
+    low, high = sizes[upper - 1], sizes[upper]
+    share = (size_bytes - low) / (high - low)
+    return seconds_by_bytes[low] + share * (seconds_by_bytes[high] - seconds_by_bytes[low])
