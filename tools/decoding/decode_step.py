@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import config_file
 import numpy
+from architecture import Model
 from chain import GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS
@@ -49,7 +50,7 @@ class DecodeStep(api.Operator):
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
     def jobs(self, config: Any) -> list[api.Job]:
-        settings, jobs = config.decode_step, []
+        settings, jobs = getattr(config, self.rule), []
         sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
             cases = tuple(make_case(entry, batch, context) for batch, context in sizes)
@@ -58,8 +59,15 @@ class DecodeStep(api.Operator):
 
     # -- counts
 
+    def _counted_model(self, case: api.Case) -> Model:
+        """Return the model, as much of it as one card holds."""
+        return config_file.read_model(case.params["config"])
+
+    def _free_bytes(self, device: api.Device) -> int:
+        return device.identity.memory_free_bytes
+
     def _step_operations(self, case: api.Case) -> list[ModelOperation]:
-        model = config_file.read_model(case.params["config"])
+        model = self._counted_model(case)
         return step_operations(model, case.shape["batch"], case.shape["context"], PLAIN_FORMATS[case.dtype])
 
     def flops(self, case: api.Case, scope: str | None = None) -> int:
@@ -77,7 +85,7 @@ class DecodeStep(api.Operator):
 
     def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
-        model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
+        model, free_bytes = self._counted_model(case), self._free_bytes(device)
         cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
         needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:

@@ -22,6 +22,7 @@ import decode_step
 import questions
 import speed_picture
 import speed_tables
+import split_step
 from architecture import Model
 from bound import CardLimits, DecodeStepBound, NoCeiling, Steps, bound_steps
 from card_limits import load_card, set_prices
@@ -148,6 +149,9 @@ def parse_arguments(argv: list[str]) -> Namespace:
         raise api.UserError(f"OUT: {request.answer}; allowed: with IN, and without CONTEXT and DRAFT")
     if arguments.tokens_per_s and (not arguments.train or len(arguments.card) > 1):
         raise api.UserError(f"TOKENS_PER_S: {arguments.tokens_per_s:g}; allowed: with TRAIN, and one CARD")
+    if arguments.measure and arguments.cards not in (None, [1], [split_step.SPLIT_CARDS]):
+        given = ",".join(map(str, arguments.cards))
+        raise api.UserError(f"MEASURE=1: CARDS is {given}; allowed: 1 or {split_step.SPLIT_CARDS}")
     if arguments.cards and (max(arguments.cards) > MOST_CARDS or arguments.draft or arguments.train):
         given = ",".join(map(str, arguments.cards))
         raise api.UserError(f"CARDS: {given}; allowed: 1 to {MOST_CARDS}, without DRAFT and TRAIN")
@@ -241,6 +245,11 @@ def measure_steps(
     names = [card.name for card in cards]
     if names != [gpu.name]:
         raise api.UserError(f"MEASURE=1: CARD is of {api.join_words(names)}; allowed: this machine's {gpu.name}")
+    (count,) = arguments.cards or [1]
+    alike = [identity.device for identity in api.discover().values() if identity.name == gpu.name]
+    if count > len(alike):
+        raise api.UserError(f"MEASURE=1: CARDS is {count}; this machine has {len(alike)} of {gpu.name}")
+    operator: type[decode_step.DecodeStep] = split_step.SplitStep if count > 1 else decode_step.DecodeStep
     try:
         read_dense(entry)
     except NotDense as error:
@@ -252,20 +261,27 @@ def measure_steps(
     batches, contexts = arguments.batch or DEFAULT_MEASURED_BATCHES, arguments.context or contexts[:1]
     idle_operators = [operator for operator in api.builtin_operators() if not operator.measured_with_ceilings]
     config: dict[str, Any] = {operator.rule: {"enabled": False} for operator in idle_operators}
-    config |= {"devices": [gpu.device], "operators": [decode_step.__file__], "counters": "off"}
-    config["decode_step"] = {"models": [model], "batch_sizes": batches, "contexts": contexts}
+    file = sys.modules[operator.__module__].__file__
+    config |= {"devices": alike[:count], "operators": [file], "counters": "off"}
+    config[operator.rule] = {"models": [model], "batch_sizes": batches, "contexts": contexts}
     print(f"measuring steps of {entry['name']} in {FOLDER}/", flush=True)
-    target = f"{api.RESULTS}/{gpu.device}/{decode_step.DecodeStep.rule}/{decode_step.job_path(entry)}.json"
+    target = f"{api.RESULTS}/{gpu.device}/{operator.rule}/{decode_step.job_path(entry)}.json"
     failed = api.measure([target], config, FOLDER)
     if failed:
         return {}, failed[target].why
     record = api.read_record(api.OperatorRecord, FOLDER / target)
-    measured = {}
+    measured: dict[tuple[int, int], MeasuredStep] = {}
+    notes = "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+    if count > 1:
+        for measurement in record.measurements:
+            size = measurement.shape["batch"], measurement.shape["context"]
+            measured[size] = MeasuredStep((measurement.gpu_time or measurement.cpu_time).median_s)
+        return measured, notes
     with api.open_device(gpu.device) as device:
         for measurement in record.measurements:
             size = measurement.shape["batch"], measurement.shape["context"]
             measured[size] = time_step(device, entry, measurement)
-    return measured, "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
+    return measured, notes
 
 
 def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) -> MeasuredStep:

@@ -39,7 +39,7 @@ class PeerPair:
     """
 
     def __init__(self, device: "GpuDevice", size_bytes: int | None):
-        self.peer = _require_access(device)
+        self.peer = allow_access(device)
         free = min(device.identity.memory_free_bytes, self.peer.memory_free_bytes)
         size = size_bytes or min(LARGEST_BYTES, free // SHARE_OF_FREE)
         self.size = size // hbm_benchmarks.ROUND_BYTES * hbm_benchmarks.ROUND_BYTES
@@ -124,7 +124,7 @@ class PeerPair:
         return step, lambda: self._run_checked(step, [copy])
 
 
-def _require_access(device: "GpuDevice") -> Identity:
+def allow_access(device: "GpuDevice") -> Identity:
     """Let each of two cards access the other's memory, and return the peer. Raises UnsupportedError where it may not:
     CUDA would copy by way of the host, and would not tell."""
     runtime, peer = device.xp.cuda.runtime, device.peer

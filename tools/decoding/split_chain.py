@@ -1,0 +1,245 @@
+"""The chain on two GPUs of one host: a graph of kernels on each, with an exchange wherever both have a part of a sum.
+
+    embed, all-reduce, then in each layer: queries, keys and values; attention; output; all-reduce; gate and up; down;
+    all-reduce; last the head and the gather of the logits
+
+Each card has half of the heads, of the MLP and of the vocabulary. An exchange is a small kernel on multiprocessors that
+products leave free: while it waits for the other card, the product after it fetches its first weights.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy
+from chain import GPU_CONSTANTS, NUMBERS_PER_SQUARE_SUM, STORE_OUTPUTS, Chain, Launch, step_costs
+from dense import DenseModel
+
+from reference import select_layer
+from roofline.api import Array, Case, Constant, CostTerms, CudaDevice, CudaImplementation, Operator, UnsupportedError
+from roofline.api import product_kernel as products
+
+SPLIT_CARDS = 2
+KERNELS = Path(__file__).with_name("split_step.cu")
+REDUCE_THREADS, GATHER_THREADS, VECTOR = 256, 512, 8  # threads of a block; numbers of a vector
+VECTOR_WITH_FLAGS = 16  # numbers of 16 bits in an inbox
+SPARE_MULTIPROCESSORS = 4  # that products leave to exchanges
+EXCHANGES_PER_LAYER, SINGLE_EXCHANGES = 2, 2  # all-reduces; that of the embedding, and the gather
+PUBLISHED_SOURCE = "16 KiB between two H200s by SGLang 0.5.14, in the tables that exchange.py names"
+SPLIT_CONSTANTS = {
+    **GPU_CONSTANTS,
+    "exchange_s": Constant(2.6e-6, PUBLISHED_SOURCE, "an exchange between two cards, its kernel included"),
+}
+
+
+class CardChain(Chain):
+    """What one card computes of a step: its `shard` of the model, next to the `peer` that computes the rest."""
+
+    peer: "CardChain"
+
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, shard: DenseModel, number: int):
+        super().__init__(operator, device, replace(case, params={"model": asdict(shard)}))
+        self.number = number
+        self.exchanges = 0  # those of the launches made so far
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        """Allocate what the chain needs on a card, and what the peer stores into."""
+        super().prepare(shared, copies)
+        model, device, xp = self.model, self.device, self.device.xp
+        self.part = device.empty((max(products.FEWEST_OF_MANY, self.rows), model.hidden), self.case.dtype)
+        inbox_numbers = self.batch * model.hidden // VECTOR * VECTOR_WITH_FLAGS
+        self.inboxes = [xp.zeros(inbox_numbers, "uint16") for _ in range(2)]  # exchanges take turns
+        self.all_logits = device.empty((self.batch, SPLIT_CARDS * model.vocabulary), self.case.dtype)
+        self.epoch, self.arrived, self.missed = (xp.zeros(1, xp.uint32) for _ in range(3))
+        self.flags = xp.zeros(device.multiprocessors, xp.uint32)
+
+    @cached_property
+    def product_limits(self) -> Any:
+        """The limits of products."""
+        limits = self.device.limits
+        return replace(limits, multiprocessors=limits.multiprocessors - SPARE_MULTIPROCESSORS)
+
+    def make_launches(self) -> list[Launch]:
+        """Return the launches of one step, in their order."""
+        model, weights, self.exchanges = self.model, self.weights, 0
+        launches = [self._make_embed(), self._make_all_reduce(weights["0.input_norm"])]
+        squares_parts = model.hidden // NUMBERS_PER_SQUARE_SUM
+        for layer in range(model.layers):
+            arrays = {**select_layer(weights, layer), "turns": self.rotations}
+            next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
+            heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
+            qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
+            attend = partial(self.attend, (self.query, arrays["keys"], arrays["values"], *self.attention_arguments))
+            output = self._make_part(self.attended, arrays["o"])
+            gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
+            down = self._make_part(self.gated, arrays["down"])
+            launches += [qkv, attend, output, self._make_all_reduce(arrays["middle_norm"])]
+            launches += [gate_up, down, self._make_all_reduce(next_norm)]
+        head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], y=self.logits)
+        return [*launches, head, self._make_gather()]
+
+    def _make_part(self, inputs: Array, weights: Array) -> Launch:
+        """Return a product that leaves the card's part of a sum."""
+        return self._make_product(products.EPILOGUE_NONE, inputs, weights, 0, y=self.part)[0]
+
+    def _make_embed(self) -> Launch:
+        vocabulary, inputs = self.model.vocabulary, (self.weights["tokens"], self.weights["embedding"])
+        sizes = self.model.hidden, self.number * vocabulary, vocabulary
+        return self._make_launch("embed_part", (self.batch,), GATHER_THREADS, (*inputs, self.part), sizes)
+
+    def _make_all_reduce(self, next_norm: Array) -> Launch:
+        """Return the exchange that completes the sum of which each card has a part, and adds it to the stream."""
+        inbox = self.exchanges % 2
+        self.exchanges += 1
+        blocks = -(-self.model.hidden // VECTOR // REDUCE_THREADS)
+        arrays = self.part, self.stream, next_norm, self.scaled, self.squares, self.inboxes[inbox]
+        arrays = *arrays, self.peer.inboxes[inbox], self.epoch, self.missed
+        sizes = self.model.hidden, self.exchanges, int(self.exchanges == 1)
+        return self._make_launch("all_reduce", (blocks, self.batch), REDUCE_THREADS, arrays, sizes)
+
+    def _make_gather(self) -> Launch:
+        """Return the exchange that leaves all logits on both cards, and ends the epoch."""
+        self.exchanges += 1
+        outputs = self.model.vocabulary // VECTOR
+        blocks = min(self.device.multiprocessors, -(-self.batch * outputs // GATHER_THREADS))
+        arrays = self.logits, self.all_logits, self.peer.all_logits, self.flags, self.peer.flags
+        arrays = *arrays, self.epoch, self.arrived, self.missed
+        sizes = self.batch, outputs, SPLIT_CARDS * outputs, self.number * outputs, self.exchanges
+        return self._make_launch("gather", (blocks,), GATHER_THREADS, arrays, sizes)
+
+    def _make_launch(self, name: str, grid: tuple, threads: int, arrays: tuple, sizes: tuple) -> Launch:
+        defines = (products.half_type_option(self.case.dtype), f"-DROWS={self.rows}")
+        kernel = self.device.load_kernel(KERNELS, name, defines)
+        launch = self.device.make_launcher(kernel, grid, (threads,), 0, overlap=True)
+        return partial(launch, (*arrays, *map(numpy.int32, sizes)))
+
+
+class SplitChain(CudaImplementation):
+    """A decode step of a dense model as one CUDA graph on each of two CUDA devices of compute capability 9.0."""
+
+    name, fused, graph = "split_chain", True, True
+    sources = (KERNELS, *Chain.sources)
+    improvements = Chain.improvements
+
+    @classmethod
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
+        sizes = case.params["model"]
+        if device.peer is None:
+            return "it takes a second GPU"
+        try:
+            device.open_peer()
+        except UnsupportedError as reason:
+            return str(reason)
+        halved = "heads", "kv_heads", "inner", "vocabulary"
+        if odd := [name for name in halved if sizes[name] % SPLIT_CARDS]:
+            return ", ".join(f"{name} {sizes[name]} is odd" for name in odd)
+        if sizes["vocabulary"] % (SPLIT_CARDS * STORE_OUTPUTS):
+            return f"vocabulary {sizes['vocabulary']} is not a multiple of {SPLIT_CARDS * STORE_OUTPUTS}"
+        return Chain.unsupported(device, replace(case, params={"model": asdict(split_dense(DenseModel(**sizes)))}))
+
+    @classmethod
+    def copies_wanted(cls, case: Case, least_copies: int) -> int:
+        return Chain.copies_wanted(case, least_copies)
+
+    def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
+        super().__init__(operator, device, case, count)
+        self.model = DenseModel(**case.params["model"])
+        self.batch, self.context = case.shape["batch"], case.shape["context"]
+        self.rows = products.padded_rows(self.batch)
+
+    def prepare(self, shared: dict, copies: list[dict]) -> None:
+        """Allocate the results of all kernels on both cards, and load their kernels and graphs."""
+        super().prepare(shared, copies)
+        self.devices, shard = copies[0]["devices"], split_dense(self.model)
+        self.cards = []
+        for number, device in enumerate(self.devices):
+            with device.current():
+                card = CardChain(self.operator, device, self.case, shard, number)
+                card.prepare({}, [copies[0][number]])
+                device.synchronize()
+                self.cards.append(card)
+        for card, peer in zip(self.cards, reversed(self.cards), strict=True):
+            card.peer = peer
+
+    @property
+    def logits(self) -> Array:
+        """The logits [batch, vocabulary] of both cards, on the first."""
+        return self.cards[0].all_logits
+
+    def costs(self, scope: str | None) -> CostTerms:
+        return split_costs(self.model, self.rows)
+
+    # -- the step
+
+    @cached_property
+    def captured_graphs(self) -> list[Any]:
+        """The graph of each card; both are loaded before either runs, since they wait for each other."""
+        graphs = []
+        for card in self.cards:
+            with card.device.current():
+                launches = card.make_launches()
+                graphs.append(card.device.capture_graph(lambda launches=launches: [launch() for launch in launches]))
+                card.device.synchronize()
+        return graphs
+
+    def step(self, scope: str | None) -> Callable[[int], Array]:
+        pairs = list(zip(self.cards, self.captured_graphs, strict=True))
+
+        def step(index: int) -> Array:
+            for card, graph in pairs:
+                with card.device.current():
+                    graph.launch(card.device.stream)
+            return self.logits
+
+        return step
+
+    def synchronize(self) -> None:
+        """Wait until both cards have ended their steps. Raises RuntimeError if one has waited for the other in vain."""
+        for card in self.cards:
+            with card.device.current():
+                card.device.synchronize()
+        for card, peer in zip(self.cards, reversed(self.cards), strict=True):
+            with card.device.current():
+                if exchange := int(card.device.to_host(card.missed)[0]):
+                    raise RuntimeError(
+                        f"{card.device.name} waited a second for {peer.device.name} in vain (exchange {exchange})"
+                    )
+
+
+def split_dense(model: DenseModel) -> DenseModel:
+    """Return the half of a model that one of two cards computes."""
+    sizes = asdict(model)
+    halves = {name: sizes[name] // SPLIT_CARDS for name in ("heads", "kv_heads", "inner", "vocabulary")}
+    return replace(model, **halves)
+
+
+def join_shards(name: str, shards: list[numpy.ndarray], model: DenseModel) -> numpy.ndarray:
+    """Return an array of the whole model from those of both cards, by its name without that of its layer."""
+    if name in ("o", "down"):
+        return numpy.concatenate(shards, axis=1)
+    if name in ("keys", "values"):
+        return numpy.concatenate(shards, axis=1)
+    if name in ("qkv", "bias"):  # queries of both, then keys, then values
+        ends = [model.heads * model.head_size // SPLIT_CARDS]
+        ends.append(ends[0] + model.kv_heads * model.head_size // SPLIT_CARDS)
+        parts = [numpy.split(shard, ends) for shard in shards]
+        return numpy.concatenate([part for kind in zip(*parts, strict=True) for part in kind])
+    if name == "gate_up":
+        parts = [numpy.split(shard, 2) for shard in shards]
+        return numpy.concatenate([part for kind in zip(*parts, strict=True) for part in kind])
+    return numpy.concatenate(shards) if name in ("embedding", "head") else shards[0]
+
+
+def join_layer(layers: list[Mapping[str, numpy.ndarray]], model: DenseModel) -> dict[str, numpy.ndarray]:
+    """Return the arrays of a layer of the whole model from those of both cards."""
+    return {name: join_shards(name, [layer[name] for layer in layers], model) for name in layers[0]}
+
+
+def split_costs(model: DenseModel, rows: int) -> CostTerms:
+    """Return the costs of a step on two cards: those of the chain, and of its exchanges."""
+    costs = step_costs(model, rows)
+    exchanges = float(EXCHANGES_PER_LAYER * model.layers + SINGLE_EXCHANGES)
+    calls = {name: SPLIT_CARDS * count for name, count in costs.calls.items()}
+    return costs.model_copy(update={"calls": calls, "start": {**(costs.start or {}), "exchange_s": exchanges}})
