@@ -23,7 +23,7 @@ from roofline.api import product_kernel as products
 
 SPLIT_CARDS = 2
 KERNELS = Path(__file__).with_name("split_step.cu")
-REDUCE_THREADS, GATHER_THREADS, VECTOR = 256, 512, 8  # threads of a block; numbers of a vector
+REDUCE_THREADS, GATHER_THREADS, VECTOR = 128, 512, 8  # threads of a block; numbers of a vector
 VECTOR_WITH_FLAGS = 16  # numbers of 16 bits in an inbox
 SPARE_MULTIPROCESSORS = 4  # that products leave to exchanges
 EXCHANGES_PER_LAYER, SINGLE_EXCHANGES = 2, 2  # all-reduces; that of the embedding, and the gather
@@ -64,7 +64,7 @@ class CardChain(Chain):
     def make_launches(self) -> list[Launch]:
         """Return the launches of one step, in their order."""
         model, weights, self.exchanges = self.model, self.weights, 0
-        launches = [self._make_embed(), self._make_all_reduce(weights["0.input_norm"])]
+        launches = [self._make_embed(), self.make_all_reduce(weights["0.input_norm"], begins=True)]
         squares_parts = model.hidden // NUMBERS_PER_SQUARE_SUM
         for layer in range(model.layers):
             arrays = {**select_layer(weights, layer), "turns": self.rotations}
@@ -75,10 +75,10 @@ class CardChain(Chain):
             output = self._make_part(self.attended, arrays["o"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down = self._make_part(self.gated, arrays["down"])
-            launches += [qkv, attend, output, self._make_all_reduce(arrays["middle_norm"])]
-            launches += [gate_up, down, self._make_all_reduce(next_norm)]
+            launches += [qkv, attend, output, self.make_all_reduce(arrays["middle_norm"])]
+            launches += [gate_up, down, self.make_all_reduce(next_norm)]
         head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], y=self.logits)
-        return [*launches, head, self._make_gather()]
+        return [*launches, head, self.make_gather()]
 
     def _make_part(self, inputs: Array, weights: Array) -> Launch:
         """Return a product that leaves the card's part of a sum."""
@@ -89,17 +89,17 @@ class CardChain(Chain):
         sizes = self.model.hidden, self.number * vocabulary, vocabulary
         return self._make_launch("embed_part", (self.batch,), GATHER_THREADS, (*inputs, self.part), sizes)
 
-    def _make_all_reduce(self, next_norm: Array) -> Launch:
-        """Return the exchange that completes the sum of which each card has a part, and adds it to the stream."""
+    def make_all_reduce(self, next_norm: Array, begins: bool = False) -> Launch:
+        """Return the exchange that adds the parts of both cards to the stream, or `begins` a stream with their sum."""
         inbox = self.exchanges % 2
         self.exchanges += 1
         blocks = -(-self.model.hidden // VECTOR // REDUCE_THREADS)
         arrays = self.part, self.stream, next_norm, self.scaled, self.squares, self.inboxes[inbox]
         arrays = *arrays, self.peer.inboxes[inbox], self.epoch, self.missed
-        sizes = self.model.hidden, self.exchanges, int(self.exchanges == 1)
+        sizes = self.model.hidden, self.exchanges, int(begins)
         return self._make_launch("all_reduce", (blocks, self.batch), REDUCE_THREADS, arrays, sizes)
 
-    def _make_gather(self) -> Launch:
+    def make_gather(self) -> Launch:
         """Return the exchange that leaves all logits on both cards, and ends the epoch."""
         self.exchanges += 1
         outputs = self.model.vocabulary // VECTOR
@@ -173,13 +173,37 @@ class SplitChain(CudaImplementation):
 
     # -- the step
 
+    def make_launches(self, make: Callable[[CardChain], list[Launch]]) -> list[list[Launch]]:
+        """Return the launches that `make` returns for each card. They are loaded before any of them runs."""
+        launches = []
+        for card in self.cards:
+            with card.device.current():
+                launches.append(make(card))
+                card.device.synchronize()
+        return launches
+
+    def run(self, launches: list[list[Launch]]) -> None:
+        """Run launches of both cards in turns, since they wait for each other, and synchronise."""
+        for pair in zip(*launches, strict=True):
+            for card, launch in zip(self.cards, pair, strict=True):
+                with card.device.current():
+                    launch()
+        self.synchronize()
+
+    def begin_stream(self, stream: Array, starts: list[Launch]) -> None:
+        """Begin the streams of both cards with a stream of the first card, by an all-reduce of it and of zeros."""
+        for card in self.cards:
+            with card.device.current():
+                card.part.data.memset_async(0, card.part.nbytes, card.device.stream)
+        self.device.copy(stream, self.cards[0].part)
+        self.run([[start] for start in starts])
+
     @cached_property
     def captured_graphs(self) -> list[Any]:
         """The graph of each card; both are loaded before either runs, since they wait for each other."""
         graphs = []
-        for card in self.cards:
+        for card, launches in zip(self.cards, self.make_launches(CardChain.make_launches), strict=True):
             with card.device.current():
-                launches = card.make_launches()
                 graphs.append(card.device.capture_graph(lambda launches=launches: [launch() for launch in launches]))
                 card.device.synchronize()
         return graphs

@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(512) embed_part(const int* tokens, 
 //
 // A thread has a vector of 8 numbers: two lines of an inbox [2, rows, hidden / 8]. A block has some vectors of a row,
 // blockIdx.y; hidden is a multiple of 128.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(128)
     all_reduce(const uint4* part, uint4* stream, const uint4* g, uint4* y, float* squares, uint4* inbox,
                uint4* peer_inbox, const unsigned int* epoch, unsigned int* missed, int hidden, int exchange, int begins) {
     const int vectors = hidden / 8, row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;

@@ -54,34 +54,24 @@ class SplitStep(DecodeStep):
         return {"devices": devices, **dict(enumerate(arrays))}
 
     def check(self, implementation: api.Implementation, scope: str | None) -> tuple[api.Check, float]:
-        """Check the first layer, then run the step and check its head; where one card has room for the whole model, all
-        logits against its step. Returns the check and the seconds of the step.
+        """Check the first layer, then run the step and check its head. If one card has room for the whole model, every
+        layer and all logits are compared with those of one card. Returns the check and the seconds of the step.
         """
-        layer_error = self._check_first_layer(implementation)
+        errors = [self._check_first_layer(implementation)]
+        compared = "the first layer, and the head on the last one's result, against float64"
+        if whole := self._join_on_one_card(implementation):
+            errors += self._compare_layers(implementation, whole)
+            compared += "; every layer and all logits against one card's, from the same stream"
+            del whole
         seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
         head_check = self.compare(implementation, scope, 0, implementation.logits)
-        compared, errors = "the first layer, and the head on the last one's result, against float64", [layer_error]
-        whole = self._run_on_one_card(implementation)
-        if whole is not None:
-            compared += "; all logits against the step of one card"
-            logits = implementation.device.to_host(implementation.logits)
-            errors.append(self._require_close(implementation, "the logits of two cards", logits, whole))
         error = max(head_check.relative_error, *errors)
         return head_check.model_copy(update={"compared": compared, "relative_error": error}), seconds
 
     def _check_first_layer(self, chain: SplitChain) -> float:
         """Run the embedding, the first layer and the gather, and return the layer's error. Raises ArithmeticError."""
-        launches = []
-        for card in chain.cards:
-            with card.device.current():
-                all_launches = card.make_launches()
-                launches.append([*all_launches[: EMBEDDING_LAUNCHES + LAYER_LAUNCHES], all_launches[-1]])
-                card.device.synchronize()
-        for pair in zip(*launches, strict=True):  # in turns, since the cards wait for each other
-            for card, launch in zip(chain.cards, pair, strict=True):
-                with card.device.current():
-                    launch()
-        chain.synchronize()
+        launches = chain.make_launches(CardChain.make_launches)
+        chain.run([[*one[: EMBEDDING_LAUNCHES + LAYER_LAUNCHES], one[-1]] for one in launches])
         stride = -(-chain.batch * chain.context // MOST_CACHED)
         halves = []
         for card in chain.cards:
@@ -116,8 +106,8 @@ class SplitStep(DecodeStep):
         tolerance = self.tolerance[chain.case.dtype]
         return api.Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
 
-    def _run_on_one_card(self, chain: SplitChain) -> numpy.ndarray | None:
-        """Return the logits of the whole model's step on the first card; None if it has no room for it."""
+    def _join_on_one_card(self, chain: SplitChain) -> Chain | None:
+        """Return the whole model's chain on the first card; None if it has no room for it."""
         device, case = chain.device, chain.case
         model = super()._counted_model(case)
         cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
@@ -129,10 +119,35 @@ class SplitStep(DecodeStep):
             halves = [half[name].view(f"u{first[name].itemsize}").copy() for half in (first, second)]
             joined = join_shards(name.rpartition(".")[2], halves, chain.model)
             arrays[name] = device.xp.asarray(joined).view(first[name].dtype)
-        whole = Chain.make_prepared(self, device, case, {}, [arrays])
-        whole.step(None)(0)
-        device.synchronize()
-        return device.to_host(whole.logits)
+        return Chain.make_prepared(self, device, case, {}, [arrays])
+
+    def _compare_layers(self, chain: SplitChain, whole: Chain) -> list[float]:
+        """Return the errors of every layer, and of the logits, against those of the whole model's chain.
+
+        Each layer of the two cards begins with the stream of the one card: bf16 rounds the streams apart otherwise.
+        Raises ArithmeticError.
+        """
+        layers, per_layer = range(chain.model.layers), whole.kernels_per_layer
+        norms = [*(f"{layer}.input_norm" for layer in layers), "last_norm"]
+        launches = chain.make_launches(CardChain.make_launches)
+        # Their numbers are above those of all other exchanges, and the gather's is the last.
+        starts = chain.make_launches(lambda card: [card.make_all_reduce(card.weights[norm], True) for norm in norms])
+        gathers = chain.make_launches(lambda card: [card.make_gather()])
+        whole_launches, errors = whole.make_launches(), []
+        whole_launches[0]()
+        for layer in layers:
+            chain.begin_stream(whole.stream, [one[layer] for one in starts])
+            first = EMBEDDING_LAUNCHES + layer * LAYER_LAUNCHES
+            chain.run([one[first : first + LAYER_LAUNCHES] for one in launches])
+            for launch in whole_launches[1 + layer * per_layer : 1 + (layer + 1) * per_layer]:
+                launch()
+            result, expected = (_to_float64(card, card.stream) for card in (chain.cards[0], whole))
+            errors.append(self._require_close(chain, f"layer {layer}", result, expected))
+        chain.begin_stream(whole.stream, [one[-1] for one in starts])
+        chain.run([[one[-2], *gather] for one, gather in zip(launches, gathers, strict=True)])
+        whole_launches[-1]()
+        result, expected = (_to_float64(whole, logits) for logits in (chain.logits, whole.logits))
+        return [*errors, self._require_close(chain, "the logits", result, expected)]
 
 
 def _results(chain: SplitChain) -> tuple[list, list]:
@@ -140,6 +155,6 @@ def _results(chain: SplitChain) -> tuple[list, list]:
     return [(card, card.all_logits) for card in chain.cards], [(card, card.stream) for card in chain.cards]
 
 
-def _to_float64(card: CardChain, array: api.Array) -> numpy.ndarray:
+def _to_float64(card: Chain, array: api.Array) -> numpy.ndarray:
     with card.device.current():
         return card.device.to_host(array).astype("float64")

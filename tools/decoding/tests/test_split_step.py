@@ -10,6 +10,7 @@ import split_step
 from fake_gpu import open_gpu
 from split_chain import SplitChain, join_layer, split_dense
 from test_step import KINDS, found_of
+from workflow_run import CHECKOUT, GpuRun
 
 from reference import layer_shapes, run_layer
 from roofline.api import product_kernel as products
@@ -169,7 +170,7 @@ def make_small(monkeypatch, kind="llama", batch=3, **changes):
 def test_two_cards_compute_what_one_card_computes(monkeypatch, kind, batch):
     chain = make_small(monkeypatch, kind, batch)
     check, _ = OPERATOR.check(chain, None)
-    assert check.relative_error < check.tolerance and "one card" in check.compared
+    assert check.relative_error < check.tolerance and "all logits" in check.compared
 
 
 def test_a_card_that_is_not_heard_is_an_error_that_names_both(monkeypatch):
@@ -177,15 +178,14 @@ def test_a_card_that_is_not_heard_is_an_error_that_names_both(monkeypatch):
         OPERATOR.check(make_small(monkeypatch, mute=True), None)
 
 
-@pytest.mark.parametrize("name", ["o", "down", "embedding", "head"])
+@pytest.mark.parametrize("name", ["1.qkv", "1.o", "1.gate_up", "1.down", "1.keys", "head"])
 def test_a_wrong_part_of_one_card_is_an_error(monkeypatch, name):
-    chain, whole = make_small(monkeypatch), OPERATOR._run_on_one_card
-    monkeypatch.setattr(OPERATOR, "_check_first_layer", lambda chain: 0.0)
-    array = next(array for key, array in chain.cards[1].weights.items() if key.endswith(name))
-    expected = whole(chain)
+    chain = make_small(monkeypatch)
+    whole = OPERATOR._join_on_one_card(chain)
+    array = chain.cards[1].weights[name]
     array[:] = array[::-1].copy()
-    monkeypatch.setattr(OPERATOR, "_run_on_one_card", lambda chain: expected)
-    with pytest.raises(ArithmeticError, match=r"two cards|the head"):
+    monkeypatch.setattr(OPERATOR, "_join_on_one_card", lambda chain: whole)
+    with pytest.raises(ArithmeticError, match=r"layer 1|the first layer|the logits"):
         OPERATOR.check(chain, None)
 
 
@@ -203,3 +203,22 @@ def test_a_step_counts_the_work_of_one_card():
 def test_what_two_cards_cannot_halve_is_skipped_by_name(monkeypatch, changes, words):
     case = decode_step.make_case(found_of("llama", **SMALL | changes), 1, 20)
     assert words in SplitChain.unsupported(open_two(monkeypatch), case)
+
+
+class TwoGpuRun(GpuRun):
+    environment = GpuRun.environment | {"FAKE_GPUS": "GPU-1111=NVIDIA H200,GPU-2222=NVIDIA H200"}
+
+
+@pytest.mark.slow
+def test_the_command_opens_both_cards(tmp_path):
+    """The stand-ins have too little memory for this model."""
+    run = TwoGpuRun(tmp_path)
+    command = "-P", CHECKOUT / "tools/decoding/decoding.py", "llama-3-8b", "--measure", "--card", "NVIDIA H200"
+    done = run.python(*command, "--cards=2", "--batch=1")
+    assert done.returncode == 0 and "fit: 7.79 GiB" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    record = run.read("decoding/results/gpu0/split_step/llama-3-8b_bf16.json")
+    assert record["measurements"] == [] and any(path.endswith("split_step.cu") for path in record["sources"])
+    done = GpuRun(tmp_path).python(*command, "--cards=2")
+    assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 2")
+    done = run.python(*command, "--cards=4")
+    assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 4")
