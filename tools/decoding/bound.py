@@ -159,6 +159,11 @@ class DecodeStepBound:
         return self.bound.exchange_s
 
     @property
+    def exchange_origin(self) -> str | None:
+        """Where the times of all-reduces are from: measured or estimated; None on one card."""
+        return self.card.link.origin_of(self.cards) if self.card.link and self.cards > 1 else None
+
+    @property
     def joules_per_token(self) -> float | None:
         """An estimate: watts of memory reads times the expected time of a token; None unless memory-bound."""
         if not self.card.read_power_w or self.expected.limited_by != "memory":

@@ -28,6 +28,7 @@ from bound import CardLimits, DecodeStepBound, NoCeiling, Steps, bound_steps
 from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
+from exchange import START_S
 from families import MODEL_TYPES
 from number_formats import CACHE_DTYPES, PLAIN_FORMATS, NumberFormat
 from questions import GenerationRequest, Speculation
@@ -109,7 +110,8 @@ def answer(arguments: Namespace) -> list[str]:
         for card in cards:
             by_cards = bound_by_cards(model, card, batches[0], contexts[0], cache_format)
             lines.append(describe_split(by_cards))
-            tables.append(speed_tables.build_split_table([step for step in by_cards if is_shown(step, arguments)]))
+            shown = {*SHOWN_CARDS, *arguments.cards}
+            tables.append(speed_tables.build_split_table([step for step in by_cards if step.cards in shown]))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
     return [*paragraphs, *map(speed_tables.format_narrow, tables), f"Written: {picture}, {written}"]
 
@@ -223,10 +225,6 @@ def bound_by_cards(
     return steps
 
 
-def is_shown(step: DecodeStepBound, arguments: Namespace) -> bool:
-    return step.cards in (*SHOWN_CARDS, *arguments.cards)
-
-
 # ---------------------------------------------------------------- the measured step
 
 
@@ -324,8 +322,8 @@ def describe_speed(steps: Steps) -> str:
 
 
 def describe_split(by_cards: Steps) -> str:
-    """Return a sentence on the fewest cards that a model fits, and one on its exchanges on the most."""
-    first, most = by_cards[0], by_cards[-1]
+    """Return sentences on the fewest cards that hold a batch, on the exchanges of a step, and on their estimates."""
+    first = by_cards[0]
     size = f"batch {first.batch} at context {first.context}"
     fewest = next((step.cards for step in by_cards if step.fits), None)
     lines = f"No number of {first.card.name} up to {MOST_CARDS} holds {size}. "
@@ -333,10 +331,12 @@ def describe_split(by_cards: Steps) -> str:
         lines = f"{api.count_words(fewest, 'card')} of {first.card.name} {'hold' if fewest > 1 else 'holds'} {size}. "
     elif first.fits is None:
         lines = ""
-    all_reduces, all_reduce_bytes, gather_bytes = most.split.exchange_bytes(first.batch, first.batch)
+    all_reduces, all_reduce_bytes, gather_bytes = first.split.exchange_bytes(first.batch, first.batch)
     lines += f"In a step, the cards exchange {all_reduces} all-reduces of {api.capacity(all_reduce_bytes)} and "
-    lines += f"{api.capacity(gather_bytes)} of logits, and do nothing else meanwhile"
-    return f"{lines} ({most.card.link.describe(most.cards)})." if most.card.link else f"{lines}."
+    lines += f"{api.capacity(gather_bytes)} of logits, and do nothing else meanwhile."
+    if link := first.card.link:
+        lines += f" Estimates: {START_S * 1e6:g} us, and {api.number(link.gb_per_s)} GB/s, {link.origin}."
+    return lines
 
 
 def describe_model(step: DecodeStepBound) -> str:

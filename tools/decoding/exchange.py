@@ -1,8 +1,9 @@
 """How long the cards of one host take for an all-reduce and for a gather of some bytes, as measured or estimated."""
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy
 
 # The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
 # (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08).
@@ -32,11 +33,9 @@ class CardLink:
         """Return the estimated seconds until a card has the parts of all others: a start, and what it receives."""
         return START_S + size_bytes * (cards - 1) / cards / (self.gb_per_s * 1e9)
 
-    def describe(self, cards: int) -> str:
-        """Return in some words where the times of all-reduces are from."""
-        if cards in self.all_reduces:
-            return "as measured"
-        return f"estimated: {START_S * 1e6:g} us and {self.gb_per_s:.3g} GB/s, {self.origin}"
+    def origin_of(self, cards: int) -> str:
+        """Return where the times of all-reduces are from: measured or estimated."""
+        return "measured" if cards in self.all_reduces else "estimated"
 
 
 def interpolate(seconds_by_bytes: Mapping[int, float], size_bytes: int) -> float:
@@ -45,11 +44,5 @@ def interpolate(seconds_by_bytes: Mapping[int, float], size_bytes: int) -> float
     Below the smallest they are those of the smallest.
     """
     sizes = sorted(seconds_by_bytes)
-    if size_bytes <= sizes[0]:
-        return seconds_by_bytes[sizes[0]]
-    if size_bytes >= sizes[-1]:
-        return seconds_by_bytes[sizes[-1]] * size_bytes / sizes[-1]
-    upper = bisect_right(sizes, size_bytes)
-    low, high = sizes[upper - 1], sizes[upper]
-    share = (size_bytes - low) / (high - low)
-    return seconds_by_bytes[low] + share * (seconds_by_bytes[high] - seconds_by_bytes[low])
+    seconds = numpy.interp(size_bytes, sizes, [seconds_by_bytes[size] for size in sizes])
+    return float(seconds) * max(1.0, size_bytes / sizes[-1])

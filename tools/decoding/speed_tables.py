@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1  # of the data
 OBJECTS = ("split", "card", "cache_format", "expected", "bound", "first_token")  # of a step; its rows have numbers
 STEP_FIELDS = [field.name for field in fields(DecodeStepBound) if field.name not in OBJECTS]
 STEP_FIELDS += ["tokens_per_s", "most_tokens_per_s", "usd_per_million_tokens"]
-STEP_FIELDS += ["cards", "card_weight_bytes", "card_cache_bytes", "exchange_s"]
+STEP_FIELDS += ["cards", "card_weight_bytes", "card_cache_bytes", "exchange_s", "exchange_origin"]
 MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
@@ -104,7 +104,6 @@ def list_steps(steps: Sequence[Steps], measured: MeasuredSteps, asked: Mapping[s
         row |= {"expected_s": step.expected.seconds, "bound_s": step.bound.seconds}
         row["first_token_s"] = step.first_token.seconds if step.first_token else None
         row |= {"usd_per_hour": step.card.usd_per_hour, "estimated_joules_per_token": step.joules_per_token}
-        row["exchange_origin"] = step.card.link.describe(step.cards) if step.card.link and step.cards > 1 else None
         row |= {"measured_s": seconds, "measured_joules_per_token": joules_per_token}
         rows.append({**row, "seconds_by_part": dict(step.expected.seconds_by_part)})
     return rows
@@ -135,6 +134,7 @@ def build_split_table(splits: Sequence[DecodeStepBound]) -> api.MarkdownTable:
         row["fits"] = FITS[step.fits]
         row["largest batch"] = "unknown" if step.largest_batch is None else str(step.largest_batch)
         row["exchange"] = api.duration(step.exchange_s) if step.exchange_s else "-"
+        row["all-reduces"] = step.exchange_origin or "-"
         rows.append(row | {"step at least": api.duration(step.bound.seconds), **_format_speeds(step)})
     return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
 

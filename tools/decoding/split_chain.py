@@ -121,7 +121,7 @@ class SplitChain(CudaImplementation):
 
     name, fused, graph = "split_chain", True, True
     sources = (KERNELS, *Chain.sources)
-    improvements = Chain.improvements
+    improvements, copies_wanted = Chain.improvements, Chain.copies_wanted
 
     @classmethod
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:
@@ -138,10 +138,6 @@ class SplitChain(CudaImplementation):
         if sizes["vocabulary"] % (SPLIT_CARDS * STORE_OUTPUTS):
             return f"vocabulary {sizes['vocabulary']} is not a multiple of {SPLIT_CARDS * STORE_OUTPUTS}"
         return Chain.unsupported(device, replace(case, params={"model": asdict(split_dense(DenseModel(**sizes)))}))
-
-    @classmethod
-    def copies_wanted(cls, case: Case, least_copies: int) -> int:
-        return Chain.copies_wanted(case, least_copies)
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
@@ -241,19 +237,19 @@ def split_dense(model: DenseModel) -> DenseModel:
 
 def join_shards(name: str, shards: list[numpy.ndarray], model: DenseModel) -> numpy.ndarray:
     """Return an array of the whole model from those of both cards, by its name without that of its layer."""
-    if name in ("o", "down"):
+    queries, keys = (count * model.head_size // SPLIT_CARDS for count in (model.heads, model.kv_heads))
+    # Where the rows of one kind end on a card: of queries and keys, of gates. The rows of both cards come kind by kind.
+    ends = {
+        "qkv": [queries, queries + keys],
+        "bias": [queries, queries + keys],
+        "gate_up": [model.inner // SPLIT_CARDS],
+    }
+    if name in ("o", "down", "keys", "values"):
         return numpy.concatenate(shards, axis=1)
-    if name in ("keys", "values"):
-        return numpy.concatenate(shards, axis=1)
-    if name in ("qkv", "bias"):  # queries of both, then keys, then values
-        ends = [model.heads * model.head_size // SPLIT_CARDS]
-        ends.append(ends[0] + model.kv_heads * model.head_size // SPLIT_CARDS)
-        parts = [numpy.split(shard, ends) for shard in shards]
+    if name in (*ends, "embedding", "head"):
+        parts = [numpy.split(shard, ends.get(name, [])) for shard in shards]
         return numpy.concatenate([part for kind in zip(*parts, strict=True) for part in kind])
-    if name == "gate_up":
-        parts = [numpy.split(shard, 2) for shard in shards]
-        return numpy.concatenate([part for kind in zip(*parts, strict=True) for part in kind])
-    return numpy.concatenate(shards) if name in ("embedding", "head") else shards[0]
+    return shards[0]
 
 
 def join_layer(layers: list[Mapping[str, numpy.ndarray]], model: DenseModel) -> dict[str, numpy.ndarray]:
