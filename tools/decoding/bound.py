@@ -160,7 +160,7 @@ class DecodeStepBound:
 
     @property
     def exchange_origin(self) -> str | None:
-        """Where the times of all-reduces are from: measured or estimated; None on one card."""
+        """The origin of the times of all-reduces, measured or estimated; None on one card."""
         return self.card.link.origin_of(self.cards) if self.card.link and self.cards > 1 else None
 
     @property

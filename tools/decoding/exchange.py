@@ -12,7 +12,7 @@ START_S = 2.25e-6
 
 @dataclass(frozen=True)
 class CardLink:
-    """What a card has to the other cards of its host. `all_reduces`: seconds by bytes, by the number of cards."""
+    """The link of a card to the others of its host. `all_reduces`: seconds by bytes, by the number of cards."""
 
     gb_per_s: float  # in one direction, while the other direction is as busy
     origin: str  # of it

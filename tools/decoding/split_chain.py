@@ -35,12 +35,12 @@ SPLIT_CONSTANTS = {
 
 
 class CardChain(Chain):
-    """What one card computes of a step: its `shard` of the model, next to the `peer` that computes the rest."""
+    """The chain of one card, which computes its `shard` of the model, next to the `peer`, which computes the rest."""
 
     peer: "CardChain"
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, shard: DenseModel, number: int):
-        super().__init__(operator, device, replace(case, params={"model": asdict(shard)}))
+        super().__init__(operator, device, replace(case, params=case.params | {"model": asdict(shard)}))
         self.number = number
         self.exchanges = 0  # those of the launches made so far
 
