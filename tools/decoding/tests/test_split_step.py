@@ -9,11 +9,13 @@ import pytest
 import split_step
 from fake_gpu import open_gpu
 from split_chain import SplitChain, join_layer, split_dense
+from test_kernels import clean
 from test_step import KINDS, found_of
 from workflow_run import CHECKOUT, GpuRun
 
 from reference import layer_shapes, run_layer
 from roofline.api import product_kernel as products
+from roofline.devices.gpu.kernel_compiler import read_kernel_source
 from roofline.operators.decode_attention.attention_arithmetic import reference_attention
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64}
@@ -222,3 +224,12 @@ def test_the_command_opens_both_cards(tmp_path):
     assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 2")
     done = run.python(*command, "--cards=4")
     assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 4")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["split_step.cu", "embed.cu"])
+@pytest.mark.parametrize("dtype", ["-DBF16=1", "-DBF16=0"])
+def test_kernels_compile_without_a_remark(name, dtype):
+    path = CHECKOUT / "tools/decoding" / name
+    code = clean(read_kernel_source(path), name, 90, (dtype, "-DROWS=8"))
+    assert code.registers and code.stack_bytes == 0
