@@ -8,8 +8,8 @@ import pytest
 
 from roofline.devices.host import HostUsage
 from roofline.measure import compute_ceiling, protocol, search, undisturbed
-from roofline.measure.operator_job import Seals
 from roofline.measure.sealing import promise_ceilings, seal_device, seal_operator
+from roofline.operators.predicting import Seals
 from roofline.records.base import write
 from roofline.records.cards import METHOD
 from roofline.records.compute import WorkloadSpec

@@ -1,10 +1,10 @@
 """Fused decode attention without a card: how the work is divided, and what is launched on a fake GPU."""
 
 import pytest
-from decode_cells import DTYPES, OPERATOR, cell_of
+from decode_cells import DTYPES, FUSED_DTYPES, OPERATOR, case_of, cell_of
 from factories import device_record, seals_for
 from fake_gpu import open_gpu
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from roofline.core.units import KIB
@@ -13,7 +13,7 @@ from roofline.measure.operator_job import JobPlan, measure_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Job
 from roofline.operators.decode_attention import checkpoint, fused_attention
-from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
+from roofline.operators.decode_attention.attention_arithmetic import FP8, AttentionShape
 from roofline.operators.decode_attention.operator import GPU_CONSTANTS
 from roofline.plan import settings
 
@@ -42,8 +42,9 @@ def keys_of(seq_len: int, tile: int, split: int, splits: int) -> range:
     return range(begin, end)
 
 
-@given(SHAPES, st.sampled_from(DTYPES), CARDS)
+@given(SHAPES, st.sampled_from(FUSED_DTYPES), CARDS)
 def test_every_key_is_in_exactly_one_split_and_every_query_in_one_tile(shape, dtype, limits):
+    assume(dtype != FP8 or limits.capability >= fused_attention.FP8_FROM)
     plan = fused_attention.plan_attention(shape, dtype, limits)
     parts = [keys_of(shape.seq_len, plan.variant.tile, split, plan.splits) for split in range(plan.splits)]
     assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), shape.seq_len]
@@ -79,7 +80,10 @@ def test_variants_hold_a_group_or_the_most_that_registers_and_shared_memory_do(s
         assert resident_bytes <= limits.shared_per_sm
 
 
-@pytest.mark.parametrize(("group", "dtype", "capability"), [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6")])
+@pytest.mark.parametrize(
+    ("group", "dtype", "capability"),
+    [(1, "fp32", "9.0"), (3, "fp16", "7.5"), (4, "bf16", "8.6"), (1, "fp8_e4m3", "9.0"), (3, "fp8_e4m3", "8.9")],
+)
 @pytest.mark.parametrize("kind", [fused_attention.FusedAttention, fused_attention.FusedAttentionGraph])
 def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, capability):
     device = open_gpu(monkeypatch, capability)
@@ -89,6 +93,28 @@ def test_the_step_of_a_cell_passes_its_check(monkeypatch, group, kind, dtype, ca
     assert cell.plan()["splits"] > 1
     assert cell.costs("core").extra == {"join_splits_s": 1.0}
     assert set(cell.costs("core").calls) <= set(GPU_CONSTANTS)
+
+
+def test_fp8_takes_tensor_cores_and_stages_for_any_group_and_a_card_that_converts_it(monkeypatch):
+    shape = AttentionShape(1, 2, 2, 64, 1000)
+    variants = list(fused_attention.list_variants(shape, "fp8_e4m3", L4))
+    assert variants and all(variant.uses_mma and variant.stages for variant in variants)
+    case = case_of(shape, "fp8_e4m3")
+    assert "8.9" in fused_attention.FusedAttention.unsupported(open_gpu(monkeypatch, "8.0"), case)
+    assert fused_attention.FusedAttention.unsupported(open_gpu(monkeypatch, "8.9"), case) is None
+    # Half the bytes of fp16, and two scales of fp32 for each K/V head.
+    assert OPERATOR.bytes(case) == OPERATOR.bytes(case_of(shape, "fp16")) // 2 + 2 * 2 * 4
+    converted = cell_of(open_gpu(monkeypatch), fused_attention.FusedAttention, shape, "fp8_e4m3").costs("core").floor
+    assert converted["fp8_conversion_s_per_number"] == 2 * 2 * 1000 * 64
+
+
+def test_a_wrong_scale_fails_the_check(monkeypatch):
+    shape = AttentionShape(2, 4, 2, 64, 300)
+    cell = cell_of(open_gpu(monkeypatch), fused_attention.FusedAttention, shape, "fp8_e4m3")
+    values_scales = cell.copies[0]["values_scales"]
+    cell.copies[0] = cell.copies[0] | {"values_scales": 1.1 * values_scales}  # as the reference sees them
+    with pytest.raises(ArithmeticError, match="fp8_e4m3"):
+        OPERATOR.check(cell, "core")
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])

@@ -97,6 +97,10 @@ def test_core_and_block_against_loops(device, kind, dtype, shape):
         assert check.relative_error <= check.tolerance == kind.tolerance[dtype]
 
 
+def test_fp8_is_skipped_with_the_reason(device, kind):
+    assert "FP8" in kind.unsupported(device, Case({"batch": 1}, "fp8_e4m3"))
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_wrong_result_fails_the_job(device, monkeypatch, kind, scope):
     cell = cell_of(device, kind, shape_of(batch=3), "fp16")

@@ -1,5 +1,6 @@
 """Products of a GPU without one: shapes, operands, layouts and checks of every dtype on cuBLASLt in NumPy."""
 
+import math
 import time
 from itertools import islice
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from roofline.operators.gemm import cuda_products, tensor_matmul
 from roofline.operators.gemm.cublaslt import layouts
 from roofline.operators.gemm.cuda_products import BY_CUPY, CublasLtWorkloads, GemmShape
 from roofline.operators.gemm.operator import Gemm, filled_share
+from roofline.operators.gemm.tiling import choose_tiling
 
 DTYPES = dtypes.PRODUCT_DTYPES
 CEILING_OUTPUTS = {name: dtypes.DTYPES[name].outputs[0] for name in DTYPES}
@@ -186,4 +188,34 @@ def test_what_would_miss_the_tensor_cores_is_refused_with_the_reason(monkeypatch
     ],
 )
 def test_tiles_come_in_waves_and_few_share_their_depth(shape, share):
-    assert filled_share(*shape, multiprocessors=132) == pytest.approx(share)
+    assert filled_share(*shape, multiprocessors=132, tile=128) == pytest.approx(share)
+
+
+CONSTANTS = {name: constant.value for name, constant in Gemm.constants["gpu"].items()}
+
+
+def tiling_of(*shape: int):
+    """The tiling of a product of 16 bits on 132 multiprocessors, and whether its loads hide behind its products."""
+    sides = dict(zip("mnk", shape, strict=True))
+    return choose_tiling(**sides, operand_bits=16, multiprocessors=132, share=0.8, constants=CONSTANTS)
+
+
+@pytest.mark.parametrize("shape", [(1, 128, 128), (7, 4096, 999), (129, 257, 65536), (8192, 8192, 8192)])
+def test_tiles_do_at_least_the_work_of_the_product(shape):
+    tiling, _ = tiling_of(*shape)
+    assert 132 * tiling.executed_products >= math.prod(shape)
+    assert tiling.depth * tiling.parts == shape[2]
+
+
+def test_a_product_of_one_exact_wave_takes_one_and_a_square_one_hides_its_loads():
+    tiling, loads_hide = tiling_of(22 * 128, 6 * 256, 65536)
+    assert (tiling.waves, tiling.parts, loads_hide) == (1, 1, True)
+    assert "split_tile_s" not in tiling.waits()
+    _, loads_hide = tiling_of(8, 8192, 8192)
+    assert not loads_hide
+
+
+def test_the_depth_of_few_tiles_is_divided():
+    tiling, _ = tiling_of(128, 128, 65536)
+    assert tiling.parts > 1
+    assert tiling.waits()["split_sum_s_per_byte"] == 4 * 128 * 128 * tiling.parts

@@ -15,7 +15,7 @@ from roofline.devices.base import RESERVED_SHARED_BYTES, GpuLimits
 from roofline.devices.gpu import cache_benchmarks, gpu_fma
 from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER, COMPILE_OPTIONS, read_kernel_source
 from roofline.operators.decode_attention import fused_attention
-from roofline.operators.decode_attention.attention_arithmetic import AttentionShape
+from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, query_dtype
 from roofline.operators.decode_attention.fused_attention import KernelVariant
 from roofline.operators.rmsnorm_matmul import hopper_gemm
 from roofline.operators.rmsnorm_matmul import mma_plan as fused_product
@@ -197,17 +197,22 @@ def attention_variants(architecture: int, dtype: str, head_size: int) -> set[Ker
 # 8.9 and 12.0 have the same limits; fp16 and bf16 differ by one instruction.
 @pytest.mark.parametrize(
     ("dtype", "head_size", "architecture"),
-    [*(("bf16", 128, one) for one in ARCHITECTURES if one != 89), ("fp32", 128, 75), ("fp16", 64, 90)],
+    [
+        *(("bf16", 128, one) for one in ARCHITECTURES if one != 89),
+        *(("fp8_e4m3", 128, one) for one in (89, 90)),
+        *(("fp32", 128, 75), ("fp16", 64, 90), ("fp8_e4m3", 64, 90)),
+    ],
 )
 def test_every_variant_of_the_attention_compiles_and_fits_the_card(dtype, head_size, architecture):
     limits = gpu_limits(architecture)
-    source = read_kernel_source(fused_attention.KERNEL) + AGREED
+    path, name, _ = fused_attention.kernel_spec(dtype, ())
+    source = read_kernel_source(path) + AGREED
     found = attention_variants(architecture, dtype, head_size)
     assert found
     for variant in found:
         agreed = (f"-DTILE_OF_PYTHON={variant.tile}", f"-DSHARED_OF_PYTHON={variant.shared_bytes}")
-        defines = (*variant.defines(dtype, head_size), *agreed)
-        needed = clean(source, fused_attention.KERNEL.name, architecture, defines).registers["decode_attention"]
+        defines = (*variant.defines(query_dtype(dtype), head_size), *agreed)
+        needed = clean(source, path.name, architecture, defines).registers[name]
         assert needed * LANES_PER_WARP * variant.warps * variant.blocks <= REGISTERS, variant
         assert variant.shared_bytes <= limits.shared_per_block, variant
         resident_bytes = variant.blocks * (variant.shared_bytes + RESERVED_SHARED_BYTES)

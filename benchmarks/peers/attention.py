@@ -2,7 +2,8 @@
 
 All read the same keys and values, cold (rotated through several times the L2), in CUDA graphs of 24 layers (4 of large
 cells) in which each kernel waits for the one before it. FlashInfer takes part if it is installed. The figure of a peer
-is the best of its ways: backends of PyTorch, page sizes and kinds of cores of FlashInfer.
+is the best of its ways: backends of PyTorch, page sizes and kinds of cores of FlashInfer. PyTorch has no attention over
+FP8 keys and values: it widens them first. FlashInfer has no scale for each head: it runs without, ours with them.
 """
 
 import importlib
@@ -15,13 +16,12 @@ from importlib.util import find_spec
 
 import timing
 
-from roofline.core.dtypes import array_dtype
 from roofline.operators.base import Case, count_rotation_copies
-from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, kv_cache_bytes
+from roofline.operators.decode_attention.attention_arithmetic import FP8, AttentionShape, kv_cache_bytes, query_dtype
 from roofline.operators.decode_attention.fused_attention import FusedAttentionGraph
 from roofline.operators.decode_attention.operator import DecodeAttention
 
-BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", "fp32")
+BATCHES, SEQ_LENS, DTYPES = (1, 8, 64, 256, 512), (128, 1024, 8192), ("fp16", "bf16", FP8, "fp32")
 HEADS = ((8, 8, 64), (32, 8, 128))  # query heads, K/V heads, head size
 SHORT = 8  # every eighth cell
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
@@ -49,19 +49,21 @@ def cell_of(device, shape: AttentionShape, dtype: str, pool, layers: int) -> Fus
     copies = FusedAttentionGraph.copies_wanted(
         case, count_rotation_copies(kv_cache_bytes(shape, dtype), device.last_level_cache_bytes)
     )
-    items = kv_cache_bytes(shape, dtype) // 2 // pool.itemsize
     of_one = (shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
+    items = math.prod(of_one)
     parts = [pool[place * items : (place + 1) * items].reshape(of_one) for place in range(2 * copies)]
     caches = [{"keys": keys, "values": values} for keys, values in zip(parts[::2], parts[1::2], strict=True)]
-    query = device.normal((shape.batch, shape.heads, shape.head_size), dtype, seed=1)
+    if dtype == FP8:
+        ones = device.xp.ones(of_one[:2], "float32")
+        caches = [cache | {"keys_scales": ones, "values_scales": ones} for cache in caches]
+    query = device.normal((shape.batch, shape.heads, shape.head_size), query_dtype(dtype), seed=1)
     return FusedAttentionGraph.make_prepared(DecodeAttention(), device, case, {"query": query, "hidden": None}, caches)
 
 
 def pool_of(device, dtype: str, size_bytes: int):
     """Normal random numbers: one piece drawn, and copied over the whole pool."""
-    kind = array_dtype(dtype)
-    pool = device.xp.empty(size_bytes // kind.itemsize, kind)
     piece = device.normal((1 << 27,), dtype, seed=0)
+    pool = device.xp.empty(size_bytes // piece.itemsize, piece.dtype)
     for start in range(0, pool.size, piece.size):
         part = pool[start : start + piece.size]
         part[...] = piece[: part.size]
@@ -87,8 +89,9 @@ def by_sdpa(torch, shape: AttentionShape, backend: str) -> Maker:
         allowed = getattr(torch.nn.attention.SDPBackend, backend)
 
         def attend(place: int):
+            keys, values = (cache.to(query.dtype) for cache in caches[place])  # FP8 alone is widened
             with torch.nn.attention.sdpa_kernel(allowed):
-                return torch.nn.functional.scaled_dot_product_attention(query, *caches[place], **options)
+                return torch.nn.functional.scaled_dot_product_attention(query, keys, values, **options)
 
         return attend
 
@@ -107,12 +110,12 @@ def by_flashinfer(torch, shape: AttentionShape, dtype: str, page: int, tensor_co
     def make(query, caches):
         if dtype == "fp32":
             raise ValueError("16 bits only")
-        wrapper = planned(query.dtype)
+        wrapper = planned(query.dtype, caches[0][0].dtype)
         query = query.view(shape.batch, shape.heads, shape.head_size)
         views = [tuple(map(paged, pair)) for pair in caches]
         return lambda place: wrapper.run(query, views[place])
 
-    def planned(kind):
+    def planned(kind, cached):
         import flashinfer
 
         sequences = torch.arange(shape.batch, device="cuda", dtype=torch.int32) * a_sequence
@@ -129,7 +132,7 @@ def by_flashinfer(torch, shape: AttentionShape, dtype: str, page: int, tensor_co
             paged_kv_last_page_len_buffer=last.cuda(),
         )
         heads = (shape.heads, shape.kv_heads, shape.head_size)
-        wrapper.plan(starts, indices, last, *heads, page, q_data_type=kind, kv_data_type=kind)
+        wrapper.plan(starts, indices, last, *heads, page, q_data_type=kind, kv_data_type=cached)
         return wrapper
 
     make.planned = planned
@@ -142,15 +145,15 @@ def refusals(torch) -> dict[str, str]:
     if not find_spec("flashinfer"):
         return {"FlashInfer": "not installed"}
     wanted = [
-        (by_flashinfer(torch, AttentionShape(1, *heads, 64), "fp16", 64, tensor_cores), kind)
+        (by_flashinfer(torch, AttentionShape(1, *heads, 64), "fp16", 64, tensor_cores), *kinds)
         for heads in HEADS
-        for kind in (torch.float16, torch.bfloat16)
+        for kinds in ((torch.float16,) * 2, (torch.bfloat16,) * 2, (torch.float16, torch.float8_e4m3fn))
         for tensor_cores in ((False, True) if heads[0] > heads[1] else (False,))
     ]
     try:
         importlib.import_module("flashinfer")  # before the threads do
         with ThreadPoolExecutor(len(wanted)) as pool:
-            for built in [pool.submit(maker.planned, kind) for maker, kind in wanted]:
+            for built in [pool.submit(maker.planned, *kinds) for maker, *kinds in wanted]:
                 built.result()
     except Exception as error:  # a compiler may raise anything
         return {"FlashInfer": timing.first_line(error)}
@@ -164,6 +167,8 @@ def of_peers(
     stream, layers = torch.cuda.ExternalStream(device.stream.ptr), cell.per_call
     query, ours = torch.from_dlpack(cell.query), torch.from_dlpack(cell.out)
     caches = [tuple(map(torch.from_dlpack, pair)) for pair in cell.caches]
+    if cell.dtype == FP8:
+        caches = [tuple(cache.view(torch.float8_e4m3fn) for cache in pair) for pair in caches]
     found, missing = {}, {}
     for name, maker in ways.items():
         graphs = []
@@ -210,7 +215,7 @@ def best_ways(theirs: dict[str, float]) -> list[str]:
 
 
 def compare(torch, device, short: bool, results: timing.Results) -> None:
-    refused, pool = refusals(torch), None
+    refused, pool, pool_dtype = refusals(torch), None, None
     free = device.xp.cuda.runtime.memGetInfo()[0]
     for shape, dtype in cells(short):
         moved = kv_cache_bytes(shape, dtype)
@@ -222,8 +227,8 @@ def compare(torch, device, short: bool, results: timing.Results) -> None:
             why_not = {"all": f"{needed / 1e9:.0f} GB of caches"}
             results.add(row | {"ours_s": None, "peers_s": {}, "why_not": why_not})
             continue
-        if pool is None or pool.dtype != array_dtype(dtype):
-            pool = None
+        if dtype != pool_dtype:
+            pool, pool_dtype = None, dtype
             device.xp.get_default_memory_pool().free_all_blocks()
             pool = pool_of(device, dtype, int(CACHES_SHARE * free))
         results.add(row | turns(torch, device, cell_of(device, shape, dtype, pool, layers), refused))
@@ -237,7 +242,7 @@ def main() -> None:
     results = timing.Results(torch, given.output, uuid=device.identity.uuid, flashinfer=version)
     compare(torch, device, given.short, results)
     keys = ("dtype", "heads", "kv_heads", "head_size", "batch", "seq_len")
-    results.close(keys, lambda row: "fp32" if row["dtype"] == "fp32" else "fp16 and bf16")
+    results.close(keys, lambda row: row["dtype"] if row["dtype"] in ("fp32", FP8) else "fp16 and bf16")
 
 
 if __name__ == "__main__":

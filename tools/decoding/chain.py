@@ -6,7 +6,7 @@ The stream of a sequence is kept twice: as it is, to be added to, and scaled by 
 multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Chain(CudaImplementation):
         super().__init__(operator, device, case, count)
         self.model = DenseModel(**case.params["model"])
         self.batch, self.context = case.shape["batch"], case.shape["context"]
-        self.rows = products.padded_rows(self.batch)
+        self.rows, self.kv_dtype = products.padded_rows(self.batch), case.params["kv_dtype"]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         """Allocate the results of all kernels, and prepare attention.
@@ -99,14 +99,14 @@ class Chain(CudaImplementation):
         """
         model, device, xp = self.model, self.device, self.device.xp
         shape = attention.AttentionShape(self.batch, model.heads, model.kv_heads, model.head_size, self.context)
-        plan = attention.plan_attention(shape, self.case.dtype, device.limits)
+        plan = attention.plan_attention(shape, self.kv_dtype, device.limits)
         queries = self.batch * model.heads if plan.splits > 1 else 0
         splits = xp.empty((queries, plan.splits, model.head_size + attention.PADDING_FLOATS), xp.float32)
         arrived = xp.zeros(self.batch * model.kv_heads * plan.tiles, xp.uint32)
         sizes = [numpy.int32(size) for size in (self.context, shape.group, plan.splits)]
         self.attention_arguments = (self.attended, splits, arrived, *sizes)  # after query, keys and values
         defines = (*plan.variant.defines(self.case.dtype, model.head_size), "-DAPPENDED=1")
-        kernel = device.load_kernel(attention.KERNEL, "decode_attention", defines)
+        kernel = device.load_kernel(*attention.kernel_spec(self.kv_dtype, defines))
         kernel.max_dynamic_shared_size_bytes = device.limits.shared_per_block
         threads = (plan.variant.warps * LANES_PER_WARP,)
         self.attend = device.make_launcher(kernel, (plan.blocks,), threads, plan.shared_bytes, overlap=True)
@@ -122,7 +122,7 @@ class Chain(CudaImplementation):
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
             qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
-            attend = partial(self.attend, (self.query, arrays["keys"], arrays["values"], *self.attention_arguments))
+            attend = self._make_attention(arrays)
             output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
@@ -137,6 +137,11 @@ class Chain(CudaImplementation):
         inputs = (self.weights["tokens"], self.weights["embedding"], self.weights["0.input_norm"])
         arguments = (*inputs, self.stream, self.scaled, self.squares, numpy.int32(self.model.hidden))
         return partial(launch, arguments)
+
+    def _make_attention(self, arrays: Mapping[str, Array]) -> Launch:
+        scales = [arrays[name] for name in ("keys_scales", "values_scales") if name in arrays]
+        caches = arrays["keys"], arrays["values"]
+        return partial(self.attend, (self.query, *caches, *self.attention_arguments, *scales))
 
     def _make_normed_product(self, kind: int, squares_parts: int, weights: Array, **tensors: Array) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""
@@ -159,7 +164,8 @@ class Chain(CudaImplementation):
         heads = {"head_size": model.head_size, "whole_heads": model.norms} if kind == products.EPILOGUE_QKV else {}
         task = products.GemmTask(self.batch, *weights.shape, leaves_squares=kind == products.EPILOGUE_ADDED, **heads)
         plan = products.plan_gemm(task, device.limits)
-        epilogue = products.Epilogue(kind, model.head_size, model.norms, model.bias)
+        fp8_cache = self.kv_dtype == attention.FP8
+        epilogue = products.Epilogue(kind, model.head_size, model.norms, model.bias, fp8_cache)
         product = products.HopperGemm(device, self.case.dtype, plan, epilogue)
         sizes = (model.heads, model.kv_heads, self.context, squares_parts, model.eps)
         arguments = product.make_arguments(self.batch, inputs, weights, sizes, tensors)

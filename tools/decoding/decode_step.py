@@ -3,19 +3,20 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import config_file
 import numpy
 from architecture import Model
 from chain import GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
-from number_formats import PLAIN_FORMATS
+from number_formats import PLAIN_FORMATS, NumberFormat
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
 
 import roofline.api as api
-from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer
+from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer, to_float64
+from roofline.api import attention_kernel as attention
 from roofline.api import product_kernel as products
 
 LARGEST_CONTEXT = 10**7  # tokens: no model has more
@@ -38,6 +39,7 @@ class DecodeStepSettings(api.OperatorSettings):
     models: Annotated[list[Annotated[str, AfterValidator(_require_dense)]], api.EachOnce] = Field(default=[])
     batch_sizes: Annotated[list[Batch], Field(min_length=1), api.EachOnce] = Field(default=[1, 32])
     contexts: Annotated[list[Context], Field(min_length=1), api.EachOnce] = Field(default=[1024])
+    kv_dtype: Literal["fp8_e4m3"] | None = None  # of keys and values; null: that of the model
     time_budget_s: Annotated[api.Budget, api.ByEffort(0.1, 0.3, 2)] = None
 
 
@@ -53,8 +55,8 @@ class DecodeStep(api.Operator):
         settings, jobs = getattr(config, self.rule), []
         sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
-            cases = tuple(make_case(entry, batch, context) for batch, context in sizes)
-            jobs.append(api.Job(job_path(entry), cases))
+            cases = tuple(make_case(entry, batch, context, settings.kv_dtype) for batch, context in sizes)
+            jobs.append(api.Job(job_path(entry, settings.kv_dtype), cases))
         return jobs
 
     # -- counts
@@ -68,7 +70,7 @@ class DecodeStep(api.Operator):
 
     def _step_operations(self, case: api.Case) -> list[ModelOperation]:
         model = self._counted_model(case)
-        return step_operations(model, case.shape["batch"], case.shape["context"], PLAIN_FORMATS[case.dtype])
+        return step_operations(model, case.shape["batch"], case.shape["context"], cache_format(case))
 
     def flops(self, case: api.Case, scope: str | None = None) -> int:
         return round(sum(operation.count * operation.flops for operation in self._step_operations(case)))
@@ -86,7 +88,7 @@ class DecodeStep(api.Operator):
     def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
         model, free_bytes = self._counted_model(case), self._free_bytes(device)
-        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format(case))
         needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:
             return None
@@ -131,8 +133,8 @@ class DecodeStep(api.Operator):
             launch()
         stride = -(-chain.batch * chain.context // MOST_CACHED)
         arrays = select_layer(weights, 0)
-        arrays |= {name: arrays[name][::stride] for name in ("keys", "values")}
-        arrays = {name: _to_float64(device, array) for name, array in arrays.items()}
+        arrays |= {name: arrays[name][::stride] for name in products.CACHE_FIELDS if name in arrays}
+        arrays = to_float64(device, arrays)
         stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
         expected = run_layer(chain.model, arrays, stream)
         return self._require_close(chain, "the first layer", _to_float64(device, chain.stream[::stride]), expected)
@@ -160,10 +162,18 @@ class DecodeStep(api.Operator):
         return error
 
 
-def make_case(entry: Mapping[str, Any], batch: int, context: int) -> api.Case:
-    """Return the case of an entry from `config_file.find_model`. Raises NotDense."""
-    params = {"model": asdict(read_dense(entry)), "config": entry}
-    return api.Case({"batch": batch, "context": context}, dtype_of(entry), entry["name"], params)
+def make_case(entry: Mapping[str, Any], batch: int, context: int, kv_dtype: str | None = None) -> api.Case:
+    """Return the case of an entry from `config_file.find_model`, with keys and values of a dtype, by default that of
+    the model. Raises NotDense."""
+    params = {"model": asdict(read_dense(entry)), "config": entry, "kv_dtype": kv_dtype or dtype_of(entry)}
+    name = f"{entry['name']}, FP8 K/V" if kv_dtype else entry["name"]
+    return api.Case({"batch": batch, "context": context}, dtype_of(entry), name, params)
+
+
+def cache_format(case: api.Case) -> NumberFormat:
+    """Return the format of a case's keys and values."""
+    kv_dtype = case.params["kv_dtype"]
+    return PLAIN_FORMATS["fp8" if kv_dtype == attention.FP8 else kv_dtype]
 
 
 def dtype_of(entry: Mapping[str, Any]) -> str:
@@ -171,9 +181,10 @@ def dtype_of(entry: Mapping[str, Any]) -> str:
     return config_file.read_model(entry).head.format.name
 
 
-def job_path(entry: Mapping[str, Any]) -> str:
+def job_path(entry: Mapping[str, Any], kv_dtype: str | None = None) -> str:
     """Return the path of a model's record below results/DEVICE/decode_step/, without .json."""
-    return f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
+    path = f"{config_file.file_name(entry['name'])}_{dtype_of(entry)}"
+    return f"{path}_kv_{kv_dtype}" if kv_dtype else path
 
 
 def _to_float64(device: api.Device, array: api.Array) -> numpy.ndarray:

@@ -44,6 +44,7 @@ SHOWN_CARDS = (1, 2, 4, 8)  # next to those asked for, wherever a model is split
 LARGEST_WHOLE = 1 << 30
 RANGES = {int: (1, LARGEST_WHOLE), float: (1e-9, 1e15)}  # of counts, and of other numbers
 DPI = 160
+FP8_CACHE = "fp8"  # as CACHE names it
 SKIPPED = " skipped: "  # in a note of a record, between an implementation and the reason
 LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of the energy counter
 
@@ -252,8 +253,10 @@ def measure_steps(
         read_dense(entry)
     except NotDense as error:
         return {}, str(error)
-    if cache_dtype != decode_step.dtype_of(entry):
-        return {}, f"keys and values in {cache_dtype}; the step keeps them in the dtype of the model"
+    model_dtype = decode_step.dtype_of(entry)
+    if cache_dtype not in (model_dtype, FP8_CACHE):
+        return {}, f"keys and values in {cache_dtype}; the step keeps them in {model_dtype} or {FP8_CACHE}"
+    kv_dtype = PLAIN_FORMATS[FP8_CACHE].product_dtype if cache_dtype == FP8_CACHE else None
     path = Path(arguments.model)
     model = str(path.resolve()) if path.exists() else arguments.model
     batches, contexts = arguments.batch or DEFAULT_MEASURED_BATCHES, arguments.context or contexts[:1]
@@ -261,9 +264,9 @@ def measure_steps(
     config: dict[str, Any] = {operator.rule: {"enabled": False} for operator in idle_operators}
     file = sys.modules[operator.__module__].__file__
     config |= {"devices": alike[:count], "operators": [file], "counters": "off"}
-    config[operator.rule] = {"models": [model], "batch_sizes": batches, "contexts": contexts}
+    config[operator.rule] = {"models": [model], "batch_sizes": batches, "contexts": contexts, "kv_dtype": kv_dtype}
     print(f"measuring steps of {entry['name']} in {FOLDER}/", flush=True)
-    target = f"{api.RESULTS}/{gpu.device}/{operator.rule}/{decode_step.job_path(entry)}.json"
+    target = f"{api.RESULTS}/{gpu.device}/{operator.rule}/{decode_step.job_path(entry, kv_dtype)}.json"
     failed = api.measure([target], config, FOLDER)
     if failed:
         return {}, failed[target].why
@@ -278,14 +281,16 @@ def measure_steps(
     with api.open_device(gpu.device) as device:
         for measurement in record.measurements:
             size = measurement.shape["batch"], measurement.shape["context"]
-            measured[size] = time_step(device, entry, measurement)
+            measured[size] = time_step(device, entry, measurement, kv_dtype)
     return measured, notes
 
 
-def time_step(device: api.Device, entry: Mapping[str, Any], measurement: Any) -> MeasuredStep:
+def time_step(
+    device: api.Device, entry: Mapping[str, Any], measurement: Any, kv_dtype: str | None = None
+) -> MeasuredStep:
     """Return the time of a Measurement of a record, and its joules, for which the step is repeated without a pause."""
     seconds = (measurement.gpu_time or measurement.cpu_time).median_s
-    operator, case = decode_step.DecodeStep(), decode_step.make_case(entry, **measurement.shape)
+    operator, case = decode_step.DecodeStep(), decode_step.make_case(entry, **measurement.shape, kv_dtype=kv_dtype)
     chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     # A load whose work is tokens: its joules are per token.
     load = api.measure_memory_load(device, chain.step(None), case.shape["batch"], seconds, LOAD_S)

@@ -9,8 +9,10 @@ import numpy
 from dense import DenseModel, rotation_table
 
 from roofline.api import Array, Case, Device, array_dtype
+from roofline.api import attention_kernel as attention
 
 NORM_SPREAD = 0.1  # of a norm's weights, about 1
+SCALES = (0.25, 1.0)  # between which those of FP8 keys and values are drawn
 
 
 def normalise(x: numpy.ndarray, norm: numpy.ndarray, eps: float) -> numpy.ndarray:
@@ -23,6 +25,31 @@ def rotate(x: numpy.ndarray, rotations: numpy.ndarray) -> numpy.ndarray:
     low, high = numpy.split(x, 2, axis=-1)
     cosines, sines = rotations[:, 0], rotations[:, 1]
     return numpy.concatenate([low * cosines - high * sines, high * cosines + low * sines], axis=-1)
+
+
+def round_to_cache(token: numpy.ndarray, scales: numpy.ndarray | None) -> numpy.ndarray:
+    """Return keys or values [batch, K/V heads, head size] as a cache with these scales holds them, without scales as
+    they are."""
+    if scales is None:
+        return token
+    return dequantise((token / scales[..., None]).astype(array_dtype(attention.FP8)), scales)
+
+
+def dequantise(numbers: numpy.ndarray, scales: numpy.ndarray) -> numpy.ndarray:
+    """Return the float64 numbers of FP8 ones or their bytes, [batch, K/V heads, ...], by scales [batch, K/V heads]."""
+    as_float = numbers.view(array_dtype(attention.FP8)).astype(numpy.float64)
+    return as_float * scales.reshape(scales.shape + (1,) * (numbers.ndim - 2))
+
+
+def to_float64(device: Device, arrays: Mapping[str, Array]) -> dict[str, numpy.ndarray]:
+    """Return the arrays on the host in float64; keys and values in FP8 times their scales, tokens as they are."""
+    on_host = {name: device.to_host(array) for name, array in arrays.items()}
+    for name, array in on_host.items():
+        if f"{name}_scales" in on_host:
+            on_host[name] = dequantise(array, on_host[f"{name}_scales"])
+        elif not name.endswith("tokens"):
+            on_host[name] = array.astype(numpy.float64)
+    return on_host
 
 
 def run_layer(model: DenseModel, arrays: Mapping[str, numpy.ndarray], stream: numpy.ndarray) -> numpy.ndarray:
@@ -39,7 +66,8 @@ def run_layer(model: DenseModel, arrays: Mapping[str, numpy.ndarray], stream: nu
         query = normalise(query, arrays["query_norm"], model.eps)
         key = normalise(key, arrays["key_norm"], model.eps)
     query = rotate(query, rotations)
-    keys[:, :, -1], values[:, :, -1] = rotate(key, rotations), value
+    keys[:, :, -1] = round_to_cache(rotate(key, rotations), arrays.get("keys_scales"))
+    values[:, :, -1] = round_to_cache(value, arrays.get("values_scales"))
     grouped = query.reshape(batch, model.kv_heads, -1, head_size)
     scores = numpy.einsum("bhgd,bhsd->bhgs", grouped, keys) * head_size**-0.5
     weights = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -99,10 +127,16 @@ def random_weights(device: Device, model: DenseModel, dtype: str, seed: int) -> 
 
 
 def random_cache(device: Device, model: DenseModel, case: Case, seed: int) -> dict[str, Array]:
-    """Return `{layer}.keys` and `{layer}.values`, each [batch, K/V heads, context, head size]."""
-    shape = (case.shape["batch"], model.kv_heads, case.shape["context"], model.head_size)
+    """Return `{layer}.keys` and `{layer}.values`, each [batch, K/V heads, context, head size], and of FP8 ones
+    `{layer}.keys_scales` and `{layer}.values_scales` in fp32, [batch, K/V heads]."""
+    heads, kv_dtype = (case.shape["batch"], model.kv_heads), case.params["kv_dtype"]
+    shape = (*heads, case.shape["context"], model.head_size)
     names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
-    return {name: device.normal(shape, case.dtype, seed + index) for index, name in enumerate(names)}
+    arrays = {name: device.normal(shape, kv_dtype, seed + index) for index, name in enumerate(names)}
+    if kv_dtype == attention.FP8:
+        drawn = numpy.random.default_rng(seed).uniform(*SCALES, (len(names), *heads)).astype(numpy.float32)
+        arrays |= {f"{name}_scales": scales for name, scales in zip(names, device.to_device(drawn), strict=True)}
+    return arrays
 
 
 def _to_device_number(device: Device, value: float, dtype: str) -> Array:

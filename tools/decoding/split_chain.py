@@ -71,7 +71,7 @@ class CardChain(Chain):
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
             qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
-            attend = partial(self.attend, (self.query, arrays["keys"], arrays["values"], *self.attention_arguments))
+            attend = self._make_attention(arrays)
             output = self._make_part(self.attended, arrays["o"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down = self._make_part(self.gated, arrays["down"])
@@ -137,7 +137,9 @@ class SplitChain(CudaImplementation):
             return ", ".join(f"{name} {sizes[name]} is odd" for name in odd)
         if sizes["vocabulary"] % (SPLIT_CARDS * STORE_OUTPUTS):
             return f"vocabulary {sizes['vocabulary']} is not a multiple of {SPLIT_CARDS * STORE_OUTPUTS}"
-        return Chain.unsupported(device, replace(case, params={"model": asdict(split_dense(DenseModel(**sizes)))}))
+        return Chain.unsupported(
+            device, replace(case, params=case.params | {"model": asdict(split_dense(DenseModel(**sizes)))})
+        )
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)
@@ -244,7 +246,7 @@ def join_shards(name: str, shards: list[numpy.ndarray], model: DenseModel) -> nu
         "bias": [queries, queries + keys],
         "gate_up": [model.inner // SPLIT_CARDS],
     }
-    if name in ("o", "down", "keys", "values"):
+    if name in ("o", "down", *products.CACHE_FIELDS):
         return numpy.concatenate(shards, axis=1)
     if name in (*ends, "embedding", "head"):
         parts = [numpy.split(shard, ends.get(name, [])) for shard in shards]

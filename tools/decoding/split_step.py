@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy
 from architecture import Model
 from chain import Chain
-from decode_step import CACHE_SEED_OFFSET, MOST_CACHED, MOST_COMPARED, DecodeStep
+from decode_step import CACHE_SEED_OFFSET, MOST_CACHED, MOST_COMPARED, DecodeStep, cache_format
 from dense import DenseModel
-from number_formats import PLAIN_FORMATS
 from split import SplitModel
 from split_chain import SPLIT_CARDS, SPLIT_CONSTANTS, CardChain, SplitChain, join_layer, join_shards, split_dense
 
 import roofline.api as api
-from reference import normalise, random_cache, random_weights, run_layer, select_layer
+from reference import normalise, random_cache, random_weights, run_layer, select_layer, to_float64
+from roofline.api import product_kernel as products
 
 CARD_SEED_OFFSET = 100_000  # above all seeds of a card
 LAYER_LAUNCHES = 7  # of one layer: four products, attention, two exchanges
@@ -76,8 +76,9 @@ class SplitStep(DecodeStep):
         halves = []
         for card in chain.cards:
             arrays = select_layer(card.weights, 0)
-            arrays |= {name: arrays[name][::stride] for name in ("keys", "values")}
-            halves.append({name: _to_float64(card, array) for name, array in arrays.items()})
+            arrays |= {name: arrays[name][::stride] for name in products.CACHE_FIELDS if name in arrays}
+            with card.device.current():
+                halves.append(to_float64(card.device, arrays))
         first_card = chain.cards[0]
         tokens, vocabulary = chain.device.to_host(first_card.weights["tokens"])[::stride], first_card.model.vocabulary
         owners = [(chain.cards[token // vocabulary], token % vocabulary) for token in tokens.tolist()]
@@ -110,7 +111,7 @@ class SplitStep(DecodeStep):
         """Return the whole model's chain on the first card; None if it has no room for it."""
         device, case = chain.device, chain.case
         model = super()._counted_model(case)
-        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], PLAIN_FORMATS[case.dtype])
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format(case))
         if model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES > device.xp.cuda.runtime.memGetInfo()[0]:
             return None
         first, second = (card.weights for card in chain.cards)

@@ -1,11 +1,12 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import JobPlan, Seals, list_skipped, measure_job
+from roofline.measure.operator_job import JobPlan, list_skipped, measure_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.operators.drawing import draw_shapes
+from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import below_results, file_sha256

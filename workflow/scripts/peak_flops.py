@@ -7,9 +7,9 @@ from roofline.core.terms import UnsupportedError
 from roofline.devices import discovery
 from roofline.devices.base import Device
 from roofline.measure.compute_ceiling import CeilingTarget, measure_compute_ceiling
-from roofline.measure.operator_job import Seals
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
+from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord

@@ -11,7 +11,6 @@ from roofline.core.terms import UserError
 from roofline.devices import discovery, host
 from roofline.measure.operator_job import (
     JobPlan,
-    Seals,
     list_kernels,
     predict_job,
     predict_planned_cell,
@@ -21,6 +20,7 @@ from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.operators.drawing import draw_shapes
 from roofline.operators.gemm.operator import Gemm
+from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.files import RESULTS, below_results, file_sha256, write_text

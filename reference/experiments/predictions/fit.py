@@ -1,9 +1,10 @@
 """Fit the constants of a GPU's predictions on cells drawn at random.
 
-    .venv/bin/python reference/experiments/predictions/fit.py    # from cells.json: the constants and how they score
+    .venv/bin/python reference/experiments/predictions/fit.py    # the constants and how they score
 
-Least squares of ln(predicted / measured) of the device's time, with outliers beyond 10 % damped, of each operator by
-itself. The host's costs are not fitted: every run measures them. Scored on each draw with the constants of the others.
+From cells.json, and for GEMM from the products of products.json that are there to fit. Least squares of
+ln(predicted / measured) of the device's time, with outliers beyond 10 % damped, of each operator by itself. The host's
+costs are not fitted: every run measures them. Scored on each draw with the constants of the others.
 """
 
 import json
@@ -18,26 +19,34 @@ sys.path.insert(0, str(SCRIPTS))
 import numpy
 
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, is_within_factor, predict_cell
+from roofline.devices.gpu.datasheet_gpu import DatasheetGpu
+from roofline.operators.base import Case
+from roofline.operators.card_prediction import plan_cell
 from roofline.operators.constants import H200_HOSTS_SOURCE
+from roofline.operators.gemm.operator import Gemm
 from roofline.operators.registry import builtin_operators
-from roofline.records.seal_records import CostTerms
 
-CELLS = HERE / "cells.json"
+CELLS, PRODUCTS = HERE / "cells.json", HERE / "products.json"
+GRAPH_PRODUCT = "cuBLASLt_graph"
 DAMPED = 0.1  # beyond which an error counts less than by its square
 HELD = 0.03  # weight of each constant's own logarithm: what no cell tells stays as it was
-# Shares of a ceiling are held to what large cells show: of memory by long streams, of tensor cores at 4096 and 8192.
-SHARES = {"stream_share": (0.7, 0.96), "product_stream_share": (0.7, 0.96), "tensor_pipe_share": (0.86, 0.86)}
+# Shares of the memory ceiling are held to what long streams show.
+SHARES = {"stream_share": (0.7, 0.96), "product_stream_share": (0.7, 0.96), "fma_stream_share": (0.7, 0.7)}
 LIBRARY_CALL = "library_call_s"  # of the host, and not measured by runs
-TURNS, NUDGE = 30, 1e-4  # of the fit; of a logarithm, for its slope
+H200 = DatasheetGpu("NVIDIA H200")
+TURNS, SMALLEST_STEP = 30, 1e-4  # of the fit, in logarithms
+NUDGE = 1e-4  # of a logarithm, for its slope
 
 
 def device_s(cell: dict, constants: dict[str, float]) -> float:
+    if host_s := cell.get("empty_kernel_s"):  # measured there
+        constants = constants | {"empty_kernel_s": host_s}
     found = predict_cell(
         flops=cell["flops"],
         traffic_bytes=cell["bytes"],
         tflops=cell["promised_tflops"],
         gb_per_s=cell["promised_gb_per_s"],
-        costs=CostTerms(**cell["costs"]).costs(constants),
+        costs=cell["costs"].costs(constants),
     )
     return found.gpu_time_s
 
@@ -61,8 +70,11 @@ def fitted(cells: list[dict], constants: dict[str, float], free: list[str]) -> d
         downhill = -slopes.T @ (weights**2 * found)
         moving = ~((at <= lower) & (downhill < 0) | (at >= upper) & (downhill > 0))
         weighted = weights[:, None] * slopes[:, moving]
-        at[moving] += numpy.linalg.lstsq(weighted, -weights * found, rcond=None)[0]
+        steps = numpy.linalg.lstsq(weighted, -weights * found, rcond=None)[0]
+        at[moving] += steps
         at = numpy.clip(at, lower, upper)
+        if numpy.max(numpy.abs(steps), initial=0) < SMALLEST_STEP:
+            break
     return constants | dict(zip(free, map(float, numpy.exp(at)), strict=True))
 
 
@@ -78,8 +90,32 @@ def words(scores: list[tuple[float, bool]]) -> str:
 
 
 def cells_of(operator) -> list[dict]:
-    cells = json.loads(CELLS.read_text(encoding="utf-8"))
-    return [cell for cell in cells if cell["operator"] == operator.name and cell["device_latency_s"]]
+    """The cells of an operator, each with what determines its prediction, as the code has it now."""
+    cells = [cell for cell in json.loads(CELLS.read_text(encoding="utf-8")) if cell["operator"] == operator.name]
+    if operator.name == Gemm.name:
+        cells += products("fit")
+    return [cell | planned(operator, cell) for cell in cells if cell["device_latency_s"]]
+
+
+def products(use: str) -> list[dict]:
+    """The products of products.json that are there to "fit" or to "test", cold and as they were rotated."""
+    cells = []
+    for measured in json.loads(PRODUCTS.read_text(encoding="utf-8")):
+        for dtype, *sides, cold_s, sets, rotated_s in measured["rows"] if measured["use"] == use else []:
+            product = {"draw": f"{measured['seed']} {dtype}", "implementation": GRAPH_PRODUCT, "dtype": dtype}
+            product["shape"] = dict(zip("mnk", sides, strict=True))
+            cells += [product | {"copies": None, "device_latency_s": cold_s}]
+            cells += [product | {"copies": sets, "device_latency_s": rotated_s}]
+    return cells
+
+
+def planned(operator, cell: dict) -> dict:
+    """What determines the prediction of a cell on an H200."""
+    case = Case(cell["shape"], cell["dtype"])
+    entry = plan_cell(operator, cell["implementation"], case, H200, cell.get("copies"), cell.get("scope"))
+    tflops, gb_per_s = H200.seal.rates(entry.compute_ceiling, entry.memory_ceilings)
+    found = {"flops": entry.flops, "bytes": entry.bytes, "costs": entry.costs}
+    return found | {"promised_tflops": tflops, "promised_gb_per_s": gb_per_s}
 
 
 def free_constants(operator) -> list[str]:

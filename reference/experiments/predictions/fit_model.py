@@ -35,7 +35,7 @@ def cell(step: dict, sheet: dict) -> dict:
         "model": found["name"],
         "flops": operator.flops(case),
         "bytes": operator.bytes(case),
-        "costs": step_costs(read_dense(found), products.padded_rows(step["batch"])).model_dump(),
+        "costs": step_costs(read_dense(found), products.padded_rows(step["batch"])),
         "promised_tflops": promised.tflops[step["dtype"]],
         "promised_gb_per_s": promised.read_gb_per_s,
         "device_latency_s": step["seconds"],

@@ -109,7 +109,7 @@ TYPES = {  # of arrays only the size of the items is compared
     "uint4": "float16",
     "TensorMap": "V128",
     "Shape": "V32",
-    "Tensors": "V96",
+    "Tensors": "V112",
 }
 BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##(?:DEPTH|BLOCKS))?\(([^)]*)\)')
@@ -340,7 +340,12 @@ def _decode_attention(given):
     tiles = -(-int(given.group) // (8 if given.defines["BY_MMA"] == "1" else int(given.defines["QUERIES"])))
     assert int(given.group) * kv_heads == heads and int(given.seq_len) == given.keys.shape[2]
     assert given.blocks == batch * kv_heads * tiles * splits
-    given.out[:] = reference_attention(given.query, given.keys, given.values).astype(given.out.dtype)
+    caches = given.keys, given.values
+    if given.name == "decode_attention_fp8":
+        scales = given.key_scales, given.value_scales
+        floats = [cache.view(ml_dtypes.float8_e4m3fn).astype(numpy.float64) for cache in caches]
+        caches = [cache * scale[..., None, None] for cache, scale in zip(floats, scales, strict=True)]
+    given.out[:] = reference_attention(given.query, *caches).astype(given.out.dtype)
 
 
 def _row_norm(given):
@@ -436,6 +441,7 @@ KERNELS = {
     "few_rows": _product_on_hopper,
     "many_rows": _product_on_hopper,
     "decode_attention": _decode_attention,
+    "decode_attention_fp8": _decode_attention,
     "row_norm": _row_norm,
     "row_norm_naive": _row_norm,
     "of_few": lambda given: None,

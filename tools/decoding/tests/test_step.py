@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import config_file
 import decode_step
@@ -18,10 +19,11 @@ from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import layer_shapes
-from roofline.api import Case, UserError
+from roofline.api import Case, UserError, array_dtype
 from roofline.plan import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
+FP8 = "fp8_e4m3"
 SHIPPED = ("llama-3.2-1b", "llama-3-8b", "qwen2.5-7b", "qwen3-8b", "mistral-nemo-12b")
 TINY = {
     "torch_dtype": "bfloat16",
@@ -45,8 +47,8 @@ def found_of(kind: str, **changes) -> dict:
     return {"name": "tiny", "source": "made up", "config": {**TINY, "model_type": kind, **KINDS[kind], **changes}}
 
 
-def shipped(name: str, batch: int, context: int) -> Case:
-    return decode_step.make_case(config_file.find_model(name), batch, context)
+def shipped(name: str, *sizes) -> Case:
+    return decode_step.make_case(config_file.find_model(name), *sizes)
 
 
 def test_every_weight_of_the_model_has_an_array():
@@ -127,6 +129,21 @@ def whole_sequence(model: DenseModel, weights: dict, tokens) -> numpy.ndarray:
     return weights["head"] @ norm(stream[-1], weights["last_norm"])
 
 
+def test_a_step_on_an_fp8_cache_rounds_the_new_token_to_it():
+    model, context = read_dense(found_of("llama")), 5
+    weights, given = drawn(model, 2, 1)
+    shape, random = (2, model.kv_heads, context, model.head_size), numpy.random.default_rng(4)
+    names = [f"{layer}.{name}" for layer in range(model.layers) for name in ("keys", "values")]
+    cache = {name: random.standard_normal(shape).astype(array_dtype(FP8)).view(numpy.uint8) for name in names}
+    cache |= {f"{name}_scales": random.uniform(0.5, 2, shape[:2]).astype(numpy.float32) for name in names}
+    arrays = reference.to_float64(SimpleNamespace(to_host=numpy.array), cache)
+    reference.run_step(model, {**weights, **arrays, "tokens": given[:, 0]})
+    for name in names:
+        numbers = arrays[name] / cache[f"{name}_scales"][..., None, None]
+        assert numpy.allclose(numbers.astype(array_dtype(FP8)).astype(float), numbers, rtol=1e-6, atol=0)
+        assert numbers[..., -1, :].any(), "the new token"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_one_after_another_are_the_whole_sequence(kind):
     model, batch, tokens = read_dense(found_of(kind)), 2, 4
@@ -142,10 +159,11 @@ def test_steps_one_after_another_are_the_whole_sequence(kind):
             assert numpy.allclose(logits[sequence], expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("kv_dtype", [None, FP8])
 @pytest.mark.parametrize(("name", "batch", "context"), [("llama-3-8b", 1, 1024), ("llama-3.2-1b", 32, 100)])
-def test_counts_are_those_of_the_bound(name, batch, context):
-    case = shipped(name, batch, context)
-    found = step_operations(config_file.read_model(config_file.find_model(name)), batch, context, PLAIN_FORMATS["bf16"])
+def test_counts_are_those_of_the_bound(name, batch, context, kv_dtype):
+    case, cache = shipped(name, batch, context, kv_dtype), PLAIN_FORMATS["fp8" if kv_dtype else "bf16"]
+    found = step_operations(config_file.read_model(config_file.find_model(name)), batch, context, cache)
     assert OPERATOR.bytes(case) == sum(one.count * one.bytes for one in found)
     assert OPERATOR.flops(case) == sum(one.count * one.flops for one in found)
 
@@ -160,6 +178,8 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
     jobs = OPERATOR.jobs(complete(models=["llama-3-8b", str(path)]))
     assert [job.path for job in jobs] == ["llama-3-8b_bf16", "my_model_bf16"]
     assert [case.shape for case in jobs[0].cases] == [{"batch": batch, "context": 1024} for batch in (1, 32)]
+    (fp8,) = OPERATOR.jobs(complete(models=["llama-3-8b"], kv_dtype=FP8))
+    assert fp8.path not in (job.path for job in jobs) and fp8.cases[0].preset != jobs[0].cases[0].preset
     assert OPERATOR.jobs(complete()) == []
     for model, word in {"mixtral-8x7b": "experts", "nope": "nope"}.items():
         with pytest.raises(UserError, match=rf"decode_step.models\[0\]: .*{word}"):
@@ -171,18 +191,19 @@ FIRST, TOKENS = 33, 8
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(("dtype", "kv_dtype"), [("fp16", None), ("bf16", None), ("fp16", FP8), ("bf16", FP8)])
 @pytest.mark.parametrize("batch", [1, 20, 200])
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
+def test_steps_one_after_another_agree_with_float64(kind, batch, dtype, kv_dtype):
     device, known = real_gpu(), {}
     found = found_of(kind, **SMALL, head_dim=128 if kind == "qwen3" else 64)
     if reason := Chain.unsupported(device, decode_step.make_case(found, batch, FIRST)):
         pytest.skip(reason)
     for context in range(FIRST, FIRST + TOKENS):
-        case = replace(decode_step.make_case(found, batch, context), dtype=dtype)
+        case = replace(decode_step.make_case(found, batch, context, kv_dtype), dtype=dtype)
+        case.params["kv_dtype"] = kv_dtype or dtype
         inputs = OPERATOR.inputs(device, case, 5)
-        exact = _on_host(device, inputs)
+        exact = reference.to_float64(device, inputs)
         for name, (array, expected) in known.items():
             before = (slice(None), slice(None), slice(-1)) if name.endswith((".keys", ".values")) else ...
             inputs[name][before], exact[name][before] = array, expected
@@ -194,11 +215,6 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype):
         got = device.to_host(chain.logits).astype("float64")
         error = numpy.linalg.norm(got - expected) / numpy.linalg.norm(expected)
         assert error <= OPERATOR.tolerance[dtype], context
-
-
-def _on_host(device, inputs: dict) -> dict:
-    on_host = {name: device.to_host(array) for name, array in inputs.items()}
-    return {name: array if name == "tokens" else array.astype("float64") for name, array in on_host.items()}
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ from roofline.measure.lock import HOST_LOCK, hold_locks
 from roofline.measure.lock import gpu_lock_name as lock_of
 from roofline.measure.memory_load import measure_memory_load
 from roofline.operators.base import LIBRARY_WORKSPACE_BYTES, Case, CudaImplementation, Implementation, Job, Operator
+from roofline.operators.card_prediction import predict_cell as predict_cell
 from roofline.operators.constants import Constant, gpu_host_constants
 from roofline.operators.decode_attention import fused_attention as attention_kernel
 from roofline.operators.gemm.operator import workloads_module

@@ -16,12 +16,13 @@ class Architecture:
     `mma` is the largest fp16 instruction of its tensor cores: PTX ISA 9.0, sections 9.7.14 to 16.
     `operand_counters` names the operands whose operations Nsight Compute counts, by dtype: the counts of several names
     are added, and one name may count several dtypes. Tests compare them with the list of NVIDIA's own library.
-    Sizes of shared memory: CUDA programming guide, table of compute capabilities.
+    Threads and shared memory: CUDA programming guide, table of compute capabilities.
     """
 
     since: Capability
     tensor_dtypes: frozenset[str]
     mma: str
+    threads: int  # resident on a multiprocessor at most
     shared_kib: int  # shared memory of a multiprocessor
     shared_per_block_kib: int  # the most that one block may ask for
     operand_counters: Mapping[str, tuple[str, ...]]
@@ -47,20 +48,30 @@ _COUNTERS_10_0 = _COUNTERS_8_0 | {"fp8_e4m3": ("fp4_fp6_fp8_dst_fp16", "fp4_fp6_
 _COUNTERS_10_3 = _COUNTERS_8_0 | {"fp8_e4m3": ("fp8_dst_fp16", "fp8_dst_fp32")}
 
 _SYNC, _TCGEN05 = "mma.sync m16n8k16", "tcgen05.mma m256n256k16 (two SMs)"
-NO_TENSOR_CORES = Architecture((0, 0), frozenset(), "", 0, 0, {}, counts_instructions=False)
+NO_TENSOR_CORES = Architecture((0, 0), frozenset(), "", 0, 0, 0, {}, counts_instructions=False)
 ARCHITECTURES = (  # Volta, Turing, Ampere, Ada, Hopper, Blackwell
-    Architecture((7, 0), frozenset(("fp16",)), "mma.sync m8n8k4", 96, 96, _COUNTERS_7_0, counts_instructions=False),
-    Architecture((7, 5), _TURING, "mma.sync m16n8k8", 64, 64, _COUNTERS_7_5),
-    Architecture((8, 0), _AMPERE | _FP64, _SYNC, 164, 163, _COUNTERS_8_0),
-    Architecture((8, 6), _AMPERE, _SYNC, 100, 99, _COUNTERS_8_0),
-    Architecture((8, 9), _ADA, _SYNC, 100, 99, _COUNTERS_8_9),
     Architecture(
-        (9, 0), _ADA | _FP64 | {"fp8_block"}, "wgmma m64n256k16", 228, 227, _COUNTERS_9_0, clusters=True, wgmma=True
+        (7, 0), frozenset(("fp16",)), "mma.sync m8n8k4", 2048, 96, 96, _COUNTERS_7_0, counts_instructions=False
     ),
-    Architecture((10, 0), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_0, access_bytes=32, clusters=True),
-    Architecture((10, 3), _ADA | _FP64, _TCGEN05, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
-    Architecture((11, 0), _ADA, _TCGEN05, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
-    Architecture((12, 0), _ADA, _SYNC, 100, 99, _COUNTERS_10_3, access_bytes=32, clusters=True),
+    Architecture((7, 5), _TURING, "mma.sync m16n8k8", 1024, 64, 64, _COUNTERS_7_5),
+    Architecture((8, 0), _AMPERE | _FP64, _SYNC, 2048, 164, 163, _COUNTERS_8_0),
+    Architecture((8, 6), _AMPERE, _SYNC, 1536, 100, 99, _COUNTERS_8_0),
+    Architecture((8, 9), _ADA, _SYNC, 1536, 100, 99, _COUNTERS_8_9),
+    Architecture(
+        (9, 0),
+        _ADA | _FP64 | {"fp8_block"},
+        "wgmma m64n256k16",
+        2048,
+        228,
+        227,
+        _COUNTERS_9_0,
+        clusters=True,
+        wgmma=True,
+    ),
+    Architecture((10, 0), _ADA | _FP64, _TCGEN05, 2048, 228, 227, _COUNTERS_10_0, access_bytes=32, clusters=True),
+    Architecture((10, 3), _ADA | _FP64, _TCGEN05, 2048, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
+    Architecture((11, 0), _ADA, _TCGEN05, 1536, 228, 227, _COUNTERS_10_3, access_bytes=32, clusters=True),
+    Architecture((12, 0), _ADA, _SYNC, 1536, 100, 99, _COUNTERS_10_3, access_bytes=32, clusters=True),
 )
 
 

@@ -35,13 +35,15 @@ class CellCosts:
     floor_s: float = 0.0  # the work takes as long, however fast the memory is
     waits_s: float = 0.0  # waits for the memory, which its own transfers hide in part
     compute_share: float = 1.0  # of the compute ceiling
+    compute_adds: bool = False  # to the waits; otherwise it goes on meanwhile
     levels_s: Mapping[RegimeLevel, float] = field(default_factory=dict)  # of the other memory levels, by name
 
     def work_s(self, compute_s: float, memory_s: float) -> float:
         """Return the seconds of work that takes `compute_s` and `memory_s` at the full rates of its two ceilings."""
+        computing_s = compute_s / self.compute_share
         return max(
-            compute_s / self.compute_share,
-            math.hypot(memory_s / self.share, self.waits_s),
+            computing_s,
+            math.hypot(memory_s / self.share, self.waits_s + computing_s * self.compute_adds),
             self.floor_s,
             *self.levels_s.values(),
         )

@@ -71,6 +71,7 @@ class CardModel(StrictModel):
     peaks_tflops: dict[PeakFigure, Positive]
     memory_type: Text
     memory_gb: Positive
+    l2_mib: Positive
     bandwidth_gb_per_s: Positive
     power_limit_w: Positive
     unverified: list[Text]

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from roofline.core.architectures import missing_tensor_cores_reason, parse_capability
 from roofline.core.dtypes import COMPUTE_CEILINGS, DTYPES, PRODUCT_DTYPES, REGISTER_ONLY_DTYPES, operand_dtype
-from roofline.core.terms import ComputeUnit
+from roofline.core.levels import PEER, memory_ceiling_names
+from roofline.core.terms import ACCESS_PATTERNS, ComputeUnit
 from roofline.core.units import GIB
 from roofline.devices import datasheet_file
 from roofline.devices.base import Identity
-from roofline.records.device_record import DeviceRecord
+from roofline.records.device_record import DatasheetFigures, DeviceRecord
+from roofline.records.seal_records import PromisedCeiling
 
 read_datasheets = datasheet_file.read_datasheets  # offered next to what is looked up in them
 
@@ -28,6 +30,7 @@ CUDA_CORE_FIGURE |= {
     name: figure for name, figure in datasheet_file.CUDA_CORE_FIGURES.items() if DTYPES[name].bits >= 32
 }
 
+SOURCE_FIELDS = {"source", "verified", "derived"}
 NOT_PRINTED_SOURCE = "architecture formula; the vendor prints no such figure"
 CLOCK_COUNT_TOLERANCE = 1.05  # a block may run a little faster than the one over which the clock was counted
 CLOCK_ROUNDING = 1.005  # clocks and timers are rounded: an H100 ran fp64_fma at 33.50 TFLOPS, 1980 MHz allow 33.45
@@ -73,6 +76,23 @@ def datasheet_figures(datasheets: dict, identity: Identity, hardware: dict) -> d
         "bandwidth": _bandwidth_figure(printed, hardware["memory_clock_max_mhz"], hardware["memory_bus_width_bits"]),
         "nvlink": _nvlink_figure(datasheets["nvlink"].get(capability), hardware["nvlinks_active"]),
     }
+
+
+def promise_gpu_ceilings(figures: DatasheetFigures) -> list[PromisedCeiling]:
+    """Return the ceilings that a GPU's figures promise: by their names the peaks, its memory's bandwidth and NVLink's.
+
+    Without a bandwidth no memory ceiling is promised.
+    """
+    compute = [
+        PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE_FIELDS))
+        for name, peak in figures.peaks.items()
+    ]
+    if not figures.bandwidth:
+        return compute  # neither the table nor the driver reports one
+    names = dict.fromkeys(name for mix in ACCESS_PATTERNS for name in memory_ceiling_names("gpu", mix))
+    promised = dict.fromkeys(names, figures.bandwidth) | ({PEER: figures.nvlink} if figures.nvlink else {})
+    memory = [PromisedCeiling(kind="memory", name=name, **rate.model_dump()) for name, rate in promised.items()]
+    return compute + memory
 
 
 def entry_sha256(datasheets: dict, name: str, compute_capability: str) -> str:

@@ -17,10 +17,11 @@ from roofline.devices import datasheets
 from roofline.devices.base import Device, Workload, is_gpu
 from roofline.measure import search, sustained
 from roofline.measure.investigation import LOW_PEAK_SHARE, investigate
-from roofline.measure.operator_job import Seals, declare_cell
+from roofline.measure.operator_job import declare_cell
 from roofline.measure.protocol import OPENING_METHOD, TimingBudget, make_timing, time_caller, time_device_checked
 from roofline.measure.undisturbed import THROTTLE_REPORT_LAG_S, StateLog, flag_throttled
 from roofline.operators.gemm.operator import Gemm, workloads_module
+from roofline.operators.predicting import Seals
 from roofline.records import compute
 from roofline.records.base import copy_fields
 from roofline.records.compute import Candidate, NotRepeated, PeakFlops, Sustained, WorkloadBlock, WorkloadSpec

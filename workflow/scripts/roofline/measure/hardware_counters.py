@@ -13,8 +13,9 @@ from roofline.devices.base import CudaDevice, is_gpu
 from roofline.devices.discovery import discover
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu
-from roofline.measure.operator_job import JobPlan, cell_identity, is_cold_cell, make_inputs
+from roofline.measure.operator_job import JobPlan, cell_identity, make_inputs
 from roofline.operators.base import Implementation
+from roofline.operators.predicting import is_cold_cell
 from roofline.records.counters_record import CountedCell
 
 PROFILED_PROGRAM = Path(__file__).parents[2] / "counter_program.py"

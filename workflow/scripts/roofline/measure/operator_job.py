@@ -1,7 +1,7 @@
 """One job of an operator: every case, implementation and scope of it predicted, checked, then timed."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,23 +11,14 @@ from roofline.devices.base import Device, Step
 from roofline.measure import lock
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_device_checked
 from roofline.measure.undisturbed import StateLog
-from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Job, Operator, count_rotation_copies
+from roofline.operators.base import Case, Implementation, Job, Operator, count_rotation_copies
+from roofline.operators.predicting import Seals, is_cold, is_cold_cell, make_entry
 from roofline.records.base import copy_fields
 from roofline.records.operator_record import Measurement, PredictedCell
-from roofline.records.seal_records import PredictionRecord, SealedEntry, prediction_code_sha256
 from roofline.records.timing_record import Timing
 
-MOST_REREAD_SHARE = 0.05  # of the bytes of a cold step may come from inputs that do not rotate
 SMALLEST_BUDGET, SMALLEST_BLOCKS = TimingBudget(warmup=10, iterations=40, time_budget_s=0.2), 3
 SHARED_SEED, SMALLEST_SEED, INPUTS_SEED = 1, 7, 11
-
-
-@dataclass(frozen=True)
-class Seals:
-    """The seals of a device and of an operator, which hold for all predictions of a job."""
-
-    device: PredictionRecord
-    constants: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -130,7 +121,7 @@ def predict_job(plan: JobPlan, seals: Seals) -> list[PredictedCell]:
                 cells += [predict_planned_cell(cell, scope, seals, is_cold_cell(cell, scope)) for scope in scopes]
             except Exception as error:
                 for scope in scopes:
-                    cold = _is_cold(operator, device, case, copy_count, scope)
+                    cold = is_cold(operator, device, case, copy_count, scope)
                     identity = cell_identity(operator, implementation.name, case, scope, cold)
                     cells.append(PredictedCell(**identity, sealed=None, reason=_first_line(error)))
     return cells
@@ -247,28 +238,6 @@ def _cap_overhead(overhead_s: float | None, timing: Timing | None) -> float | No
     return overhead_s if overhead_s is None or timing is None else min(overhead_s, timing.median_s)
 
 
-def make_entry(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> SealedEntry:
-    """Return what determines the prediction of a cell: counts, the names of its ceilings, costs and constants."""
-    operator, device, case = cell.operator, cell.device, cell.case
-    mix, cores, terms = operator.mix, cell.cores(scope), cell.costs(scope)
-    flops, traffic = operator.flops(case, scope), operator.bytes(case, scope)
-    roof: dict[str, Any] = {"compute_ceiling": device.compute_ceiling_name(case.dtype, operator.unit)}
-    if cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm:
-        ceilings = device.memory_ceiling_names(mix, cores) if cores else device.memory_ceiling_names(mix)
-        roof |= {"memory_ceilings": ceilings, "memory_level": device.memory_level}
-    else:
-        roof |= {"memory_ceilings": device.cache_ceilings, "memory_level": device.cache_level}
-    entry = SealedEntry(
-        flops=flops,
-        bytes=traffic,
-        costs=terms,
-        constants={name: seals.constants[name] for name in sorted(terms.constant_names)},
-        code_sha256=prediction_code_sha256(),
-        **roof,
-    )
-    return SealedEntry.model_validate(entry.model_dump())  # with every field set, as in its file
-
-
 def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bool) -> dict:
     """Return the fields of a Measurement that hold before anything is timed: counts, roofs, the sealed prediction."""
     entry = make_entry(cell, scope, seals, cold)
@@ -282,24 +251,6 @@ def declare_cell(cell: Implementation, scope: str | None, seals: Seals, cold: bo
         "per_call": cell.per_call,
         "plan": cell.plan(),
     }
-
-
-def _is_cold(operator: Operator, device: Device, case: Case, copy_count: int, scope: str | None) -> bool:
-    """Return whether what a step reads has left the last-level cache since it was read before.
-
-    That is so if the inputs rotate through COLD_CACHE_MULTIPLE times its size, and at most MOST_REREAD_SHARE of the
-    bytes counted do not rotate.
-    """
-    rotation_bytes = copy_count * operator.rotated_bytes(case, operator.first_scope)
-    if rotation_bytes < COLD_CACHE_MULTIPLE * device.last_level_cache_bytes:
-        return False
-    counted_bytes = operator.bytes(case, scope)
-    return counted_bytes - operator.rotated_bytes(case, scope) <= MOST_REREAD_SHARE * counted_bytes
-
-
-def is_cold_cell(cell: Implementation, scope: str | None) -> bool:
-    """Return whether a step of the cell reads cold inputs."""
-    return _is_cold(cell.operator, cell.device, cell.case, cell.count, scope)
 
 
 def cell_identity(

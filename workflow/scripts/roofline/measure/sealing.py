@@ -4,8 +4,9 @@ predicts."""
 from collections.abc import Iterable, Mapping
 
 import roofline.devices.cpu.topology as cpu_topology  # not by `from`, which sources.py takes for code of a CPU alone
-from roofline.core.levels import PEER, main_memory_ceiling, memory_ceiling_names
+from roofline.core.levels import main_memory_ceiling, memory_ceiling_names
 from roofline.core.terms import ACCESS_PATTERNS
+from roofline.devices import datasheets
 from roofline.records.base import shared_fields
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
@@ -13,7 +14,6 @@ from roofline.records.operator_record import OwnPrediction, SealedOwnPrediction
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, PromisedCeiling
 
 MEASURED_SOURCE = "measured on this host before any operator"
-SOURCE_FIELDS = {"source", "verified", "derived"}
 # Of an operator: (value, source, meaning) by kind of device and name. Not its class: with operators/base.py the seals
 # of devices would follow from it too.
 CostConstants = Mapping[str, Mapping[str, tuple]]
@@ -63,26 +63,17 @@ def seal_device(device: DeviceRecord, sealed_at: str) -> PredictionRecord:
 def promise_ceilings(device: DeviceRecord) -> list[PromisedCeiling]:
     """Return the peaks and the bandwidth of the datasheet by the ceilings that they promise.
 
-    The bandwidth of a CPU's memory is a rule of thumb. Without a bandwidth no memory ceiling is promised.
+    The bandwidth of a CPU's memory is a rule of thumb.
     """
-    compute = [
-        PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE_FIELDS))
-        for name, peak in device.datasheet.peaks.items()
-    ]
-    bandwidth = device.datasheet.bandwidth
+    promised = datasheets.promise_gpu_ceilings(device.datasheet)
+    if device.device_kind != "cpu":
+        return promised
     names = dict.fromkeys(name for mix in ACCESS_PATTERNS for name in memory_ceiling_names(device.device_kind, mix))
-    if device.device_kind == "cpu":
-        rates = _rule_of_thumb_rates(device, names)
-        source = {"source": cpu_topology.RULE_OF_THUMB_SOURCE, "verified": False, "derived": True}
-    elif bandwidth:
-        rates = dict.fromkeys(names, bandwidth.gb_per_s)
-        source = bandwidth.model_dump(include=SOURCE_FIELDS)
-    else:
-        return compute  # neither the table nor the driver reports a bandwidth
-    memory = [PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()]
-    if nvlink := device.datasheet.nvlink:
-        memory.append(PromisedCeiling(kind="memory", name=PEER, **nvlink.model_dump()))
-    return compute + memory
+    source = {"source": cpu_topology.RULE_OF_THUMB_SOURCE, "verified": False, "derived": True}
+    rates = _rule_of_thumb_rates(device, names)
+    return promised + [
+        PromisedCeiling(kind="memory", name=name, gb_per_s=rate, **source) for name, rate in rates.items()
+    ]
 
 
 def _rule_of_thumb_rates(device: DeviceRecord, names: Iterable[str]) -> dict[str, float]:

@@ -196,6 +196,10 @@ class Implementation(ABC):
         """
         return {}
 
+    def memory_bytes(self, scope: str | None) -> int:
+        """Return the bytes that a step moves at its level of memory if its inputs are not cold; by default all."""
+        return self.operator.bytes(self.case, scope)
+
     def executed_flops(self, scope: str | None) -> ExecutedFlops | None:
         """Return the FLOPs that the kernel executes, which hardware counters confirm; None if unknown."""
         return None

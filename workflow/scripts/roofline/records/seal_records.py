@@ -92,6 +92,7 @@ class CostTerms(Record):
     share: str | None = Field(default=None, description="the constant that is the share of the memory ceiling; null: 1")
     compute_share: str | None = Field(default=None, description="the same of the compute ceiling")
     filled: Share = Field(default=1.0, description="of the compute units, those that have work on average")
+    compute_adds: bool = Field(default=False, description="the FLOPs' time adds to the waits")
 
     @property
     def constant_names(self) -> set[str]:
@@ -110,6 +111,7 @@ class CostTerms(Record):
             floor_s=weighted_sum(self.floor, constants),
             waits_s=weighted_sum(self.waits, constants),
             compute_share=self.filled * (constants[self.compute_share] if self.compute_share else 1.0),
+            compute_adds=self.compute_adds,
             levels_s={level: weighted_sum(terms, constants) for level, terms in self.levels.items()},
         )
 

@@ -60,13 +60,14 @@ def _to_c_value(argument: "Array | numpy.generic") -> "ctypes._CData":
     return C_TYPES[argument.dtype.kind](argument.item())
 
 
-def make_tensor_map(matrix: Array, tile_rows: int) -> numpy.void:
+def make_tensor_map(matrix: Array, tile_rows: int, fetched_bytes: int = 256) -> numpy.void:
     """Return a tensor map of a matrix [rows, columns] of 16-bit numbers in C order, as a kernel's argument of 128
     bytes.
 
-    Its tiles are `tile_rows` rows by 64 columns in the 128-byte swizzle, with zeros beyond the edges. Raises
-    RuntimeError if the copy engine cannot address the matrix: rows must begin at multiples of 16 bytes, and a tile has
-    at most 256 of them. Raises AttributeError for a dtype that it does not know.
+    Its tiles are `tile_rows` rows by 64 columns in the 128-byte swizzle, with zeros beyond the edges. A row that misses
+    the L2 brings `fetched_bytes` to it, 128 or 256. Raises RuntimeError if the copy engine cannot address the matrix:
+    rows must begin at multiples of 16 bytes, and a tile has at most 256 of them. Raises AttributeError for a dtype that
+    it does not know.
     """
     from cuda.bindings import driver
 
@@ -82,7 +83,7 @@ def make_tensor_map(matrix: Array, tile_rows: int) -> numpy.void:
         [driver.cuuint32_t(1), driver.cuuint32_t(1)],
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_L2_{fetched_bytes}B"),
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if status != driver.CUresult.CUDA_SUCCESS:

@@ -59,33 +59,37 @@ class PlannedGpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = f"{identity.uuid},{peer.uuid}" if peer else identity.uuid
         import cupy
 
-        self.xp, self.identity, self.name, self.peer = cupy, identity, identity.device, peer
+        self.xp, self.peer = cupy, peer
+        runtime = cupy.cuda.runtime
+        properties = {
+            name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES.values()
+        }
+        self.set_facts(identity, properties, runtime.driverGetVersion())
+        compiler = KernelCompiler(cupy, identity, self.ceiling_kernels)
+        self.load_kernel, self.compiled = compiler.load_kernel, compiler.compiled
+        self.compile_ahead = compiler.compile_ahead
+
+    def set_facts(self, identity: Identity, properties: dict[str, int], driver_cuda: int) -> None:
+        """Set what plans of cells follow from: CUDA's device attributes by name, and the CUDA version of the driver."""
+        self.identity, self.name, self.properties = identity, identity.device, properties
         self.capability = parse_capability(identity.require_capability())
         self.architecture = architecture_of(self.capability)
         self.memory_level = levels.MAIN_MEMORY[self.kind]
         self.cache_ceilings, self.cache_level = [levels.LAST_CACHE], levels.LAST_CACHE
-        runtime = cupy.cuda.runtime
-        self.properties = {
-            name: runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), 0) for name in PROPERTIES.values()
-        }
-        self.multiprocessors = self.properties["MultiProcessorCount"]
-        self.max_threads = self.properties["MaxThreadsPerMultiProcessor"]
-        driver = runtime.driverGetVersion()
-        self.supports_overlap = self.architecture.clusters and driver >= OVERLAP_DRIVER_CUDA
+        self.multiprocessors = properties["MultiProcessorCount"]
+        self.max_threads = properties["MaxThreadsPerMultiProcessor"]
+        self.supports_overlap = self.architecture.clusters and driver_cuda >= OVERLAP_DRIVER_CUDA
         self.is_hopper = self.architecture.wgmma
         self.vector_bytes = self.architecture.access_bytes  # as in kernels/memory.cu
-        self.last_level_cache_bytes = self.properties["L2CacheSize"]
+        self.last_level_cache_bytes = properties["L2CacheSize"]
         # CUDA does not report the L1's size; L1 and shared memory are parts of one store.
-        self.l1_bytes = self.properties["MaxSharedMemoryPerMultiprocessor"]
+        self.l1_bytes = properties["MaxSharedMemoryPerMultiprocessor"]
         self.limits = GpuLimits(
             multiprocessors=self.multiprocessors,
-            shared_per_block=self.properties["MaxSharedMemoryPerBlockOptin"],
+            shared_per_block=properties["MaxSharedMemoryPerBlockOptin"],
             shared_per_sm=self.l1_bytes,
             capability=self.capability,
         )
-        compiler = KernelCompiler(cupy, identity, self.ceiling_kernels)
-        self.load_kernel, self.compiled = compiler.load_kernel, compiler.compiled
-        self.compile_ahead = compiler.compile_ahead
 
     def compute_unit(self, ceiling: str) -> ComputeUnit:
         """Return which unit of this card runs a ceiling at the rate that its datasheet counts: "tensor_core" or

@@ -1,7 +1,8 @@
 """One decode step of one layer of attention: shapes, counts, and the arithmetic for any array library.
 
 Core: scores = K q / sqrt(d), softmax, weighted sum of V. FLOPs 4 x batch x query heads x S x head size, bytes K and V
-once each. With grouped-query attention a K/V head serves several query heads, so the intensity rises.
+once each, those of FP8 with their scales. With grouped-query attention a K/V head serves several query heads, so the
+intensity rises.
 Block: with the query projection before it and the output projection after it. The write of the new token into the cache
 is not part of the step.
 """
@@ -10,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from roofline.core.dtypes import TOLERANCES, dtype_bytes, relative_error
+from roofline.core.dtypes import FLOAT_BYTES, TOLERANCES, array_dtype, dtype_bytes, relative_error
 from roofline.core.terms import Array
 from roofline.devices.base import Device
 from roofline.operators.base import Case, Implementation, Operator, count_rotation_copies
+
+FP8 = "fp8_e4m3"  # of keys and values; query, softmax weights and result are fp16
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,28 @@ def attention_bytes(shape: AttentionShape, dtype: str, scope: str | None) -> int
 
 
 def kv_cache_bytes(shape: AttentionShape, dtype: str) -> int:
-    """Return the bytes of K and V of one layer."""
-    return dtype_bytes(dtype, 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size)
+    """Return the bytes of K and V of one layer, and of their scales."""
+    scales = 2 * FLOAT_BYTES * shape.batch * shape.kv_heads if dtype == FP8 else 0
+    return cached_numbers(shape) * dtype_bytes(dtype) + scales
+
+
+def cached_numbers(shape: AttentionShape) -> int:
+    """Return how many numbers K and V of one layer have."""
+    return 2 * shape.batch * shape.kv_heads * shape.seq_len * shape.head_size
+
+
+def query_dtype(dtype: str) -> str:
+    """Return the dtype of query and result for a dtype of the cache."""
+    return "fp16" if dtype == FP8 else dtype
+
+
+def cached_head(device: Device, copy: Mapping[str, Array], name: str, row: int, head: int) -> Array:
+    """Return `keys` or `values` of a K/V head of a sequence as a host array, [S, d]. FP8 ones are float64, scaled."""
+    numbers = device.to_host(copy[name][row, head])
+    scales = copy.get(f"{name}_scales")
+    if scales is None:
+        return numbers
+    return numbers.view(array_dtype(FP8)).astype("float64") * device.to_host(scales[row])[head]
 
 
 def projection_bytes(shape: AttentionShape, dtype: str) -> int:
@@ -122,7 +145,7 @@ class DecodeImplementation(Implementation):
 
     scopes: ClassVar[tuple[str, ...]] = ("core",)
     layers: list[dict]  # of implementations of a block: copies of the projections' weights
-    tolerance: ClassVar[Mapping[str, float]] = TOLERANCES
+    tolerance: ClassVar[Mapping[str, float]] = {**TOLERANCES, FP8: TOLERANCES["fp16"]}  # on the rounded cache
 
     def __init__(self, operator: Operator, device: Device, case: Case, count: int = 1):
         super().__init__(operator, device, case, count)

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from roofline.core.dtypes import FLOAT_BYTES, array_dtype, dtype_bytes
 from roofline.core.terms import Array
-from roofline.devices.base import Step
+from roofline.devices.base import Device, Step
+from roofline.operators.base import Case
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention.attention_arithmetic import DecodeImplementation
 from roofline.records.seal_records import CostTerms
@@ -27,6 +28,10 @@ class EagerAttention(DecodeImplementation):
     # Scores, weights and result are rounded to the cache's dtype, with the softmax in fp32: about four roundings of
     # 2^-11 in fp16, of 2^-8 in bf16. In fp32 it is the sum over S that counts.
     tolerance: ClassVar[dict[str, float]] = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 3e-2}
+
+    @classmethod
+    def unsupported(cls, device: Device, case: Case) -> str | None:
+        return "CuPy has no FP8 numbers" if case.dtype == arithmetic.FP8 else None
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         import numpy

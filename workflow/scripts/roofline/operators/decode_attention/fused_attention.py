@@ -11,10 +11,16 @@ from roofline.core.dtypes import FLOAT_BYTES, dtype_bytes
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.core.terms import Array
 from roofline.core.units import KIB
-from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, Device, GpuLimits, Step
-from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Operator, macro_options
+from roofline.devices.base import RESERVED_SHARED_BYTES, CudaDevice, GpuLimits, Step
+from roofline.operators.base import GRAPH_APPLICATIONS, Case, CudaImplementation, ExecutedFlops, Operator, macro_options
 from roofline.operators.constants import LAUNCH_START_TERMS, launch_terms
-from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
+from roofline.operators.decode_attention.attention_arithmetic import (
+    FP8,
+    AttentionShape,
+    DecodeImplementation,
+    cached_numbers,
+    query_dtype,
+)
 from roofline.records.seal_records import CostTerms
 
 if TYPE_CHECKING:
@@ -22,7 +28,8 @@ if TYPE_CHECKING:
 
 
 KERNEL = Path(__file__).parent / "kernels" / "decode_attention.cu"
-LAUNCH_ARGUMENTS = 9
+FP8_KERNEL = KERNEL.with_name("decode_attention_fp8.cu")
+LAUNCH_ARGUMENTS, SCALES_ARGUMENTS = 9, 2  # the second of FP8 keys and values alone
 HEAD_SIZES = (64, 128)  # sizes that it is compiled for
 
 # As in the headers of the kernel.
@@ -30,6 +37,7 @@ VECTOR_BYTES = 16
 LOADS = 8  # vectors of a tile that a lane loads, of keys and of values each
 MMA_QUERIES = 8
 MMA_FROM = (8, 0)  # first compute capability with mma.m16n8k16, and with cp.async, which fills stages
+FP8_FROM = (8, 9)  # first compute capability that converts FP8
 PADDING_FLOATS = 4  # besides the vector, of a row in shared memory and of a split in the workspace
 
 WARPS_PER_BLOCK = (4, 2)  # the smaller block needs half the registers and shared memory
@@ -63,10 +71,16 @@ class KernelVariant:
     shared_bytes: int
 
     def defines(self, dtype: str, head_size: int) -> tuple[str, ...]:
-        """Return the -D options of the compiler for a dtype and head size."""
+        """Return the -D options of the compiler for a dtype of query and result, and a head size."""
         macros = {"HEAD_SIZE": head_size, "QUERIES": self.queries, "WARPS": self.warps, "BLOCKS": self.blocks}
         macros |= {"STAGES": self.stages, "BY_MMA": int(self.uses_mma)}
         return macro_options(DTYPE=dtype.capitalize(), **macros)
+
+
+def kernel_spec(cache_dtype: str, defines: tuple[str, ...]) -> tuple[Path, str, tuple[str, ...]]:
+    """Return the file, the name and the -D options of the kernel for a dtype of keys and values."""
+    source = FP8_KERNEL if cache_dtype == FP8 else KERNEL
+    return source, source.stem, defines
 
 
 @dataclass(frozen=True)
@@ -84,11 +98,13 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
     """Yield the variants that may compute a cell, those with more bytes in flight first.
 
     Tensor cores are used where a K/V head serves several queries and the card has them for the dtype: for one query the
-    multiply-adds keep up with any memory. Tiles go through shared memory where two blocks have room for it.
+    multiply-adds keep up with any memory. FP8 always takes them: their operands need the fewest conversions. Tiles go
+    through shared memory where two blocks have room for it; those of FP8 always do.
     """
     vectors = dtype_bytes(dtype, shape.head_size) // VECTOR_BYTES  # of a row
     tile = LOADS * LANES_PER_WARP // vectors
-    uses_mma = shape.group > 1 and dtype_bytes(dtype) == 2 and limits.capability >= MMA_FROM
+    is_fp8 = dtype == FP8
+    uses_mma = is_fp8 or (shape.group > 1 and dtype_bytes(dtype) == 2 and limits.capability >= MMA_FROM)
     if uses_mma:
         queries = MMA_QUERIES
         parts = 1  # partial results of a warp
@@ -100,9 +116,10 @@ def list_variants(shape: AttentionShape, dtype: str, limits: GpuLimits) -> Itera
     if limits.capability >= MMA_FROM:
         stages_and_warps.append((2, WARPS_PER_BLOCK[0]))
         # With one query per head, registers allow a fourth block without stages: smaller blocks are not needed.
-        if shape.group > 1:
+        if shape.group > 1 or is_fp8:
             stages_and_warps.append((2, WARPS_PER_BLOCK[1]))
-    stages_and_warps.append((0, WARPS_PER_BLOCK[0]))
+    if not is_fp8:
+        stages_and_warps.append((0, WARPS_PER_BLOCK[0]))
     for stages, warps in stages_and_warps:
         # As many blocks as registers allow without spilling: fewer with more queries.
         if stages or uses_mma:
@@ -204,8 +221,10 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
     name, fused = "fused", True
 
     @classmethod
-    def unsupported(cls, device: Device, case: Case) -> str | None:
+    def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         size = case.shape["head_size"]
+        if case.dtype == FP8 and device.limits.capability < FP8_FROM:
+            return "FP8 needs compute capability {}.{}".format(*FP8_FROM)
         return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, count: int = 1):
@@ -224,7 +243,10 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
         self.arrived = xp.zeros(shape.batch * shape.kv_heads * plan.tiles, xp.uint32)
         sizes = (numpy.int32(shape.seq_len), numpy.int32(shape.group), numpy.int32(plan.splits))
         written = (self.out, self.workspace, self.arrived)
-        self.arguments = [(self.query, keys, values, *written, *sizes) for keys, values in self.caches]
+        self.arguments = []
+        for copy in copies:
+            scales = [copy[name] for name in ("keys_scales", "values_scales") if name in copy]
+            self.arguments.append((self.query, copy["keys"], copy["values"], *written, *sizes, *scales))
 
     def poison(self) -> None:
         self.device.poison(self.out)
@@ -243,12 +265,14 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
         }
 
     def costs(self, scope: str | None) -> CostTerms:
-        plan = self.plan()
+        plan, is_fp8 = self.plan(), self.dtype == FP8
+        arguments = LAUNCH_ARGUMENTS + (SCALES_ARGUMENTS if is_fp8 else 0)
+        conversions = {"fp8_conversion_s_per_number": float(cached_numbers(self.shape))} if is_fp8 else {}
         return CostTerms(
-            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(LAUNCH_ARGUMENTS),
+            calls={"graph_launch_s": 1 / self.per_call} if self.graph else launch_terms(arguments),
             start={"graph_node_s": 1.0} if self.graph else LAUNCH_START_TERMS,
             extra={"join_splits_s": 1.0} if plan["splits"] > 1 else {},
-            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(plan["blocks"])},
+            floor={"memory_wait_s": plan["tiles_per_block"] - 1.0, "block_s": float(plan["blocks"]), **conversions},
             waits={"wave_s": plan["waves"] - 1.0},
             share="stream_share",
         )
@@ -268,7 +292,8 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
         return self.launch_plan.variant.warps * LANES_PER_WARP
 
     def kernels(self) -> list[tuple]:
-        return [(KERNEL, "decode_attention", self.launch_plan.variant.defines(self.dtype, self.shape.head_size))]
+        defines = self.launch_plan.variant.defines(query_dtype(self.dtype), self.shape.head_size)
+        return [kernel_spec(self.dtype, defines)]
 
     @cached_property
     def kernel(self) -> "cupy.RawKernel":
@@ -308,7 +333,7 @@ class FusedAttentionGraph(FusedAttention):
 
     @property
     def per_call(self) -> int:
-        return self.case.params["layers"]
+        return self.case.params.get("layers", GRAPH_APPLICATIONS)  # a case by its shape alone is of no model
 
     @cached_property
     def graphs(self) -> list["cupy.cuda.Graph"]:

@@ -44,6 +44,8 @@ class NumpyAttention(DecodeImplementation):
 
     @classmethod
     def unsupported(cls, device: Device, case: Case) -> str | None:
+        if case.dtype == arithmetic.FP8:
+            return "NumPy has no FP8 numbers"
         if dtype_bytes(case.dtype) < FLOAT_BYTES and case.shape["batch"] > 1:
             return f"NumPy emulates {case.dtype}: at batch 1 only"
         return None

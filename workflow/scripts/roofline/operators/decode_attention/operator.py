@@ -12,7 +12,7 @@ from roofline.core.terms import Array, UserError
 from roofline.devices.base import Device, Identity
 from roofline.operators import base
 from roofline.operators.base import Case, Implementation, Job, Operator, Prerequisite
-from roofline.operators.constants import CPU_HOST_CONSTANTS, Constants, fitted, gpu_host_constants
+from roofline.operators.constants import CPU_HOST_CONSTANTS, Constant, Constants, fitted, gpu_host_constants
 from roofline.operators.decode_attention import attention_arithmetic as arithmetic
 from roofline.operators.decode_attention import checkpoint
 from roofline.operators.decode_attention.attention_arithmetic import AttentionShape, DecodeImplementation
@@ -30,29 +30,38 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "array_kernel_s": fitted(2.77e-06, "a small kernel after another in a stream"),
-    "kernel_start_s": fitted(2.15e-06, "a kernel with nothing to read"),
+    "array_kernel_s": fitted(2.79e-06, "a small kernel after another in a stream"),
+    "kernel_start_s": fitted(2.27e-06, "a kernel with nothing to read"),
     # Elsewhere: 1.3 us per launch in a graph on an H100 (Look Ma, No Bubbles); empty: 0.78 us.
-    "graph_node_s": fitted(1.92e-06, "the same as one of many nodes of a graph"),
-    "join_splits_s": fitted(1.74e-06, "partial results joined by the last"),
-    "memory_wait_s": fitted(6e-07, "a block's wait for memory, once per tile of keys"),
-    "block_s": fitted(2.87e-09, "a block's launch, of many with next to nothing to read"),
-    "wave_s": fitted(2.37e-06, "a wave of blocks that did not fit the card at once waits for the memory anew"),
+    "graph_node_s": fitted(1.93e-06, "the same as one of many nodes of a graph"),
+    "join_splits_s": fitted(1.82e-06, "partial results joined by the last"),
+    "memory_wait_s": fitted(6.13e-07, "a block's wait for memory, once per tile of keys"),
+    "block_s": fitted(3.1e-09, "a block's launch, of many with next to nothing to read"),
+    "wave_s": fitted(2.52e-06, "a wave of blocks that did not fit the card at once waits for the memory anew"),
     "fp32_column_product_s_per_element": fitted(
-        2.73e-12, "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card"
+        2.69e-12, "cuBLAS' products of stacked matrices with a column each, however fast the memory; of this card"
     ),
-    "fp16_column_product_s_per_element": fitted(8.06e-12, "the same in fp16; of this card"),
+    "fp16_column_product_s_per_element": fitted(7.72e-12, "the same in fp16; of this card"),
     "fp32_projection_s_per_element": fitted(4.63e-12, "a library's product of few rows by weights, in fp32"),
-    "fp16_projection_s_per_element": fitted(1.22e-12, "the same in fp16"),
-    "pass_s_per_byte": fitted(7.71e-13, "a pass over an array between operations"),
+    "fp16_projection_s_per_element": fitted(1.21e-12, "the same in fp16"),
+    "pass_s_per_byte": fitted(7.87e-13, "a pass over an array between operations"),
+    "fp8_conversion_s_per_number": Constant(
+        4e-14,
+        "measured on an H200, 2026-11: cvt.rn.f16x2.e4m3x2 at 54 per clock and multiprocessor",
+        "an FP8 number that becomes fp16, on all multiprocessors; of this card",
+    ),
     # Elsewhere: decode attention 37 to 90 % of HBM on Hopper cards (FlashMLA 84 to 90 %); 92 % on an RTX 4090 (calm).
-    "stream_share": fitted(0.917, "of the memory ceiling that a long stream of reads attains"),
+    "stream_share": fitted(0.915, "of the memory ceiling that a long stream of reads attains"),
 }
 
 
+SCALES = (0.25, 1.0)  # between which those of FP8 keys and values are drawn
 WHAT_IF_DTYPES = ("fp32", "fp16", "bf16")
 WHAT_IF_BATCHES = [2**power for power in range(10)]
 WHAT_IF_SEQ_LENS = [2**power for power in range(4, 14)]
+
+
+CacheDtype = Literal["fp32", "fp16", "bf16", "fp8_e4m3"]
 
 
 class DecodeSettings(OperatorSettings):
@@ -60,9 +69,7 @@ class DecodeSettings(OperatorSettings):
 
     presets: Listed[str] = Field(default=["minigpt"])
     seq_lens: Listed[Whole] = Field(default=[128, 256, 512, 1024])
-    dtypes: Annotated[
-        Listed[Literal["fp32", "fp16", "bf16"]] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])
-    ] = None
+    dtypes: Annotated[Listed[CacheDtype] | None, ByEffort(["fp32"], ["fp32", "fp16"], ["fp32", "fp16"])] = None
     batch_sizes: Listed[Whole] = Field(default=[1, 256])
     scopes: Annotated[Listed[Literal["core", "block"]] | None, ByEffort(["core"], ["core"], ["core", "block"])] = None
     implementations: Listed[Literal["eager", "fused", "fused_graph", "numpy"]] | None = None  # type: ignore[assignment]  # lists are invariant
@@ -149,9 +156,19 @@ class DecodeAttention(Operator):
         return self.rotated_inputs(device, case, seed, 1)[0]
 
     def rotated_inputs(self, device: Device, case: Case, seed: int, count: int) -> list[dict]:
+        """Return keys and values [batch, K/V heads, S, head size]; of FP8 ones also `keys_scales` and `values_scales`,
+        [batch, K/V heads] in fp32."""
+        import numpy
+
         shape = AttentionShape(**case.shape)
-        sizes = (count, 2, shape.batch, shape.kv_heads, shape.seq_len, shape.head_size)
-        return [{"keys": keys, "values": values} for keys, values in device.normal(sizes, case.dtype, seed)]
+        heads = (count, 2, shape.batch, shape.kv_heads)
+        caches = device.normal((*heads, shape.seq_len, shape.head_size), case.dtype, seed)
+        copies = [{"keys": keys, "values": values} for keys, values in caches]
+        if case.dtype == arithmetic.FP8:
+            scales = numpy.random.default_rng(seed).uniform(*SCALES, heads).astype(numpy.float32)
+            for copy, (keys_scales, values_scales) in zip(copies, device.to_device(scales), strict=True):
+                copy |= {"keys_scales": keys_scales, "values_scales": values_scales}
+        return copies
 
     def shared_inputs(self, device: Device, case: Case, seed: int) -> dict:
         """Return the projections of one layer (`query`, `output`: [hidden, hidden], and their biases), the hidden state
@@ -159,16 +176,16 @@ class DecodeAttention(Operator):
 
         Without a file of weights there are no projections; hidden state and query are normal numbers.
         """
-        shape, params = AttentionShape(**case.shape), case.params
+        shape, params, dtype = AttentionShape(**case.shape), case.params, arithmetic.query_dtype(case.dtype)
         if params["weights"] is None:
-            hidden = device.normal((shape.batch, shape.hidden_size), case.dtype, seed)
+            hidden = device.normal((shape.batch, shape.hidden_size), dtype, seed)
             return {"layer": {}, "hidden": hidden, "query": hidden.reshape(shape.batch, shape.heads, shape.head_size)}
         preset = checkpoint.preset_from(params)
         layer, hidden, *_ = checkpoint.load_layer(params["weights"], preset, shape.batch, seed=params["seed"])
-        size, dtype = shape.hidden_size, array_dtype(case.dtype)
+        size, as_dtype = shape.hidden_size, array_dtype(dtype)
         layer = {name: weights[(slice(size),) * weights.ndim] for name, weights in layer.items()}
-        on_device = {name: device.to_device(weights).astype(dtype) for name, weights in layer.items()}
-        states = device.to_device(hidden[:, :size]).astype(dtype)
+        on_device = {name: device.to_device(weights).astype(as_dtype) for name, weights in layer.items()}
+        states = device.to_device(hidden[:, :size]).astype(as_dtype)
         query = arithmetic.project_query(device, shape, states, on_device)
         return {"layer": on_device, "hidden": states, "query": query}
 
@@ -258,13 +275,14 @@ def _compute_core_reference(implementation: DecodeImplementation, rows: list[int
     heads one by one."""
     import numpy
 
-    shape, copy = implementation.shape, implementation.copy_of(index)
-    to_host, expected = implementation.device.to_host, numpy.empty(query.shape)
+    shape, copy, expected = implementation.shape, implementation.copy_of(index), numpy.empty(query.shape)
     for position, row in enumerate(rows):
         for head in range(shape.kv_heads):
             group = slice(head * shape.group, (head + 1) * shape.group)
-            keys = to_host(copy["keys"][row, head])[None, None]
-            values = to_host(copy["values"][row, head])[None, None]
+            keys, values = (
+                arithmetic.cached_head(implementation.device, copy, name, row, head)[None, None]
+                for name in ("keys", "values")
+            )
             row_query = query[position : position + 1, group]
             expected[position, group] = arithmetic.reference_attention(row_query, keys, values)[0]
     return expected

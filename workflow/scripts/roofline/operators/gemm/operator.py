@@ -4,14 +4,24 @@ import math
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from roofline.core.dtypes import DTYPES, REGISTER_ONLY_DTYPES, TOLERANCES, dtype_bytes
 from roofline.core.terms import Array
 from roofline.devices.base import Device, Identity, Step, Workload
 from roofline.devices.datasheets import CUDA_CORE
-from roofline.operators.base import Case, CudaImplementation, ExecutedFlops, Implementation, Job, Operator
+from roofline.operators.base import (
+    GRAPH_APPLICATIONS,
+    Case,
+    CudaImplementation,
+    ExecutedFlops,
+    Implementation,
+    Job,
+    Operator,
+)
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
 from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
+from roofline.operators.gemm.tiling import choose_tiling
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
@@ -19,22 +29,30 @@ PROFILED_DTYPE, PROFILED_SEED = "fp16", 3  # the dtype whose counters are read, 
 # The smallest size by kind of device: on two cores of a CPU, size 16 attains an eighth of the peak and 128 two thirds.
 LEAST_SIZE = {"cpu": 256}
 WORKLOAD_MODULES = {"gpu": "cuda_products", "cpu": "numpy_products"}  # by kind of device
-TENSOR_CORE_TILE, CUDA_CORE_TILE = 128, 64  # rows and columns of C that a multiprocessor computes together
+FILLING_TILE = 128  # rows and columns: a reference GEMM has at least so much of C for each multiprocessor
+CUDA_CORE_TILE = 64  # rows and columns of C that a multiprocessor's CUDA cores compute together
 NARROWEST_TILE = 16
-LEAST_DEPTH = 512  # of k that each multiprocessor takes where several share a tile: rule of thumb
+LEAST_DEPTH = 512  # of k that each multiprocessor's CUDA cores take where several share a tile: rule of thumb
+CACHED_SHARE = 0.69  # of the L2: what rotates through no more than that stays in it
 HOST_SOURCE = "drawn cells where nothing disturbed an H200's host"
 LIMIT_SOURCE = "limit of the fit, from large cells, which it reaches: reference/experiments/predictions"
 BLAS_SOURCE = "rule of thumb: OpenBLAS on servers, 80 to 90 %"
 COST_CONSTANTS = {
     "gpu": {
-        **gpu_host_constants("product_call_s", "empty_kernel_s"),
+        **gpu_host_constants("product_call_s", "graph_launch_s", "empty_kernel_s"),
         "library_call_s": Constant(9.7e-6, HOST_SOURCE, "host: a library's function from Python"),
-        "kernel_start_s": fitted(2.27e-06, "a kernel with next to nothing to do"),
-        # Elsewhere: 96 % by wgmma and 63 to 65 % by mma.sync on an H800 PCIe (arXiv 2501.12084).
-        "tensor_pipe_share": Constant(0.86, LIMIT_SOURCE, "of the multiply-adds per clock that cuBLAS attains"),
-        "fma_pipe_share": fitted(0.691, "the same of fp32 on CUDA cores"),
-        "product_s_per_column": fitted(6.71e-10, "the sums along k, which no number of blocks shortens"),
-        "stream_share": Constant(0.7, LIMIT_SOURCE, "of the memory ceiling that thin products attain"),
+        "kernel_start_s": fitted(2.14e-06, "a kernel, and its first tile's operands and results"),
+        "graph_node_s": fitted(3.05e-06, "the same as one of many nodes of a graph, without an empty kernel's time"),
+        "tensor_pipe_share": fitted(0.833, "of the multiply-adds per clock that cuBLAS attains"),
+        "byte_pipe_share": fitted(0.765, "the same of operands of 8 bits"),
+        "next_tile_s": fitted(2.07e-06, "a multiprocessor's next tile: its operands, and its results"),
+        "tile_load_s_per_byte": fitted(1.07e-11, "operands on their way from the L2 to a multiprocessor"),
+        "split_tile_s": fitted(3.98e-06, "tiles whose k is divided: the sums of their parts are waited for"),
+        "split_sum_s_per_byte": fitted(4.82e-13, "these sums, through the L2"),
+        "stream_share": fitted(0.914, "of the memory ceiling that products on tensor cores attain"),
+        "fma_pipe_share": fitted(0.688, "of the multiply-adds per clock that CUDA cores attain in fp32"),
+        "product_s_per_column": fitted(6.71e-10, "there the sums along k, which no number of blocks shortens"),
+        "fma_stream_share": Constant(0.7, LIMIT_SOURCE, "of the memory ceiling that thin products attain there"),
     },
     "cpu": {
         **CPU_HOST_CONSTANTS,
@@ -43,8 +61,8 @@ COST_CONSTANTS = {
 }
 
 
-def filled_share(m: int, n: int, k: int, multiprocessors: int, tile: int = TENSOR_CORE_TILE) -> float:
-    """Return the share of the multiprocessors' multiply-adds that C needs.
+def filled_share(m: int, n: int, k: int, multiprocessors: int, tile: int = CUDA_CORE_TILE) -> float:
+    """Return the share of the multiply-adds of the multiprocessors' CUDA cores that C needs.
 
     The other multiply-adds are lost: tiles reach over the edges of C, and the last wave of tiles leaves multiprocessors
     idle. If there are few tiles, several multiprocessors share the k of a tile.
@@ -90,23 +108,70 @@ class CudaGemm(CudaImplementation, GemmImplementation):
     name, fused = "cupy.matmul", True
 
     def costs(self, scope: str | None) -> CostTerms:
-        call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
         on_cuda_cores = self.device.compute_unit(self.case.dtype) == CUDA_CORE
-        tile = CUDA_CORE_TILE if on_cuda_cores else TENSOR_CORE_TILE
-        return CostTerms(
-            calls={call: 1.0},
-            start=LAUNCH_START_TERMS,
-            floor={"product_s_per_column": float(self.case.shape["k"])},
-            share="stream_share",
-            compute_share="fma_pipe_share" if on_cuda_cores else "tensor_pipe_share",
-            filled=filled_share(**self.case.shape, multiprocessors=self.device.multiprocessors, tile=tile),
+        work = self._cuda_core_costs() if on_cuda_cores else self._tensor_core_costs()
+        return CostTerms(**self._start_costs(), **work)
+
+    def _start_costs(self) -> dict[str, Any]:
+        """Return what the call costs the host, and the kernel's start the card."""
+        call = "product_call_s" if self.name == CudaGemm.name else "library_call_s"
+        return {"calls": {call: 1.0}, "start": LAUNCH_START_TERMS}
+
+    def _cuda_core_costs(self) -> dict[str, Any]:
+        return {
+            "floor": {"product_s_per_column": float(self.case.shape["k"])},
+            "share": "fma_stream_share",
+            "compute_share": "fma_pipe_share",
+            "filled": filled_share(**self.case.shape, multiprocessors=self.device.multiprocessors),
+        }
+
+    def _tensor_core_costs(self) -> dict[str, Any]:
+        """Return the costs of tiles on tensor cores, whose multiply-adds and loads go on at the same time."""
+        constants = {name: constant.value for name, constant in COST_CONSTANTS["gpu"].items()}
+        bits = DTYPES[self.case.dtype].bits
+        compute_share = "byte_pipe_share" if bits == 8 else "tensor_pipe_share"
+        tiling, loads_hide = choose_tiling(
+            **self.case.shape,
+            operand_bits=bits,
+            multiprocessors=self.device.multiprocessors,
+            share=constants[compute_share],
+            constants=constants,
         )
+        products = math.prod(self.case.shape.values())
+        loads = {} if loads_hide else {"tile_load_s_per_byte": tiling.loaded_bytes}
+        return {
+            "waits": {**tiling.waits(), **loads},
+            "share": "stream_share",
+            "compute_share": compute_share,
+            "compute_adds": loads_hide,
+            "filled": products / (self.device.multiprocessors * tiling.executed_products),
+        }
+
+    def memory_bytes(self, scope: str | None) -> int:
+        """Return the bytes that come from memory. A and C stay the same from step to step, and B rotates among the
+        copies: what fits the L2 stays there."""
+        if not self.count:
+            return super().memory_bytes(scope)
+        shape, dtype = self.case.shape, self.case.dtype
+        rotating = DTYPES[dtype].operand_bytes(shape["n"], shape["k"], "weights")
+        staying, cached = super().memory_bytes(scope) - rotating, CACHED_SHARE * self.device.last_level_cache_bytes
+        parts = [(staying, staying), (rotating, staying + self.count * rotating)]
+        return sum(size for size, reused_after in parts if reused_after > cached)
 
 
 class CublasLtGemm(CudaGemm):
     """GEMM on a GPU by cuBLASLt."""
 
     name = gemm_arithmetic.CUBLASLT
+
+
+class CublasLtGemmGraph(CublasLtGemm):
+    """The same as one of many nodes of a CUDA graph, as in a model's step: it is predicted and not measured."""
+
+    name, graph = f"{gemm_arithmetic.CUBLASLT}_graph", True
+
+    def _start_costs(self) -> dict[str, Any]:
+        return {"calls": {"graph_launch_s": 1 / GRAPH_APPLICATIONS}, "start": {"graph_node_s": 1.0}}
 
 
 class TensorMatmul(CudaGemm):
@@ -137,7 +202,8 @@ class NumpyGemm(GemmImplementation):
 
 
 IMPLEMENTATIONS: dict[str, type[GemmImplementation]] = {
-    implementation.name: implementation for implementation in (CudaGemm, CublasLtGemm, TensorMatmul, NumpyGemm)
+    implementation.name: implementation
+    for implementation in (CudaGemm, CublasLtGemm, CublasLtGemmGraph, TensorMatmul, NumpyGemm)
 }
 
 
@@ -221,7 +287,7 @@ class Gemm(Operator):
         for identity in devices if multiplied else ():
             device, free = identity.device, identity.memory_free_bytes
             multiprocessors, least = identity.multiprocessors, LEAST_SIZE.get(identity.kind, 0)
-            filling = TENSOR_CORE_TILE * math.ceil(math.sqrt(multiprocessors or 0))
+            filling = FILLING_TILE * math.ceil(math.sqrt(multiprocessors or 0))
             if size < filling:
                 wanted = f"{multiprocessors} multiprocessors want {filling} or more"
                 faults.append(f"is too small to fill {device}: {wanted}")

@@ -147,7 +147,8 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     def _cost_terms(self, calls: dict[str, float], start: dict[str, float], norm_constant: str) -> CostTerms:
         """Return the terms of a step, with the constant of a kernel before the product's where there is one.
 
-        The shared memory of a multiprocessor sets the time of many rows. Sums go from block to block.
+        A multiprocessor takes its part of W and x through its shared memory, which the memory's own time hides in part.
+        Sums go from block to block.
         """
         plan = self.launch_plan
         blocks_per_sm = math.ceil(plan.blocks / self.device.multiprocessors)
@@ -157,6 +158,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
             calls=calls,
             start=start | ({norm_constant: 1.0} if self.has_norm_kernel else {}),
             extra={"exchange_s_per_byte": float(plan.exchanged_bytes)},
+            waits={"shared_memory_s_per_byte": through_shared},
             levels={"shared": {"shared_memory_s_per_byte": through_shared}, "l2": {"l2_s_per_byte": through_l2}},
             share="stream_share",
         )

@@ -20,13 +20,15 @@ EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epi
 SIZE_NAMES = ("rows", "outputs", "inputs", "heads", "key_heads", "context", "parts")
 SHAPE_FIELDS = [*((name, "i4") for name in SIZE_NAMES), ("eps", "f4")]
 NORM_FIELDS = ("query_norm", "key_norm", "norm")  # the weights of norms
-TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", "keys", "values", "turns", "bias", *NORM_FIELDS)
+CACHE_FIELDS = ("keys", "values", "keys_scales", "values_scales")
+TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", *CACHE_FIELDS, "turns", "bias", *NORM_FIELDS)
 
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
+FETCHED_BYTES = SLICE_BYTES  # to the L2: a decode step took 4 % longer where it was twice that
 ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 BARRIER_BYTES = 8
 MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
@@ -55,6 +57,7 @@ class Epilogue:
     head_size: int = 128
     norms: bool = False  # queries and keys are normalised: of EPILOGUE_QKV alone
     bias: bool = False
+    fp8_cache: bool = False  # of keys and values, which EPILOGUE_QKV writes
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class HopperGemmPlan(ProductPlan):
         macros = {"ROWS": self.rows, **dict(self.macros)}
         macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
         macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
-        macros["BIAS"] = int(epilogue.bias)
+        macros |= {"BIAS": int(epilogue.bias), "FP8_CACHE": int(epilogue.fp8_cache)}
         options = *HOPPER_OPTIONS, half_type_option(dtype), *macro_options(**macros)
         return KERNELS[self.kernel], self.kernel, options
 
@@ -303,8 +306,8 @@ class HopperGemm:
 
         pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSOR_FIELDS)
         return (
-            make_tensor_map(x, self.launch_plan.rows),
-            make_tensor_map(w, self.launch_plan.w_rows_per_copy),
+            make_tensor_map(x, self.launch_plan.rows, FETCHED_BYTES),
+            make_tensor_map(w, self.launch_plan.w_rows_per_copy, FETCHED_BYTES),
             numpy.array((batch, *w.shape, *sizes), SHAPE_FIELDS)[()],
             numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
         )

@@ -32,18 +32,18 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants("product_call_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"),
     # An empty kernel there: 0.7 us.
     "fused_start_s": fitted(
-        2.55e-06, "fused, in a graph where each application waits: its start, the first of W, and the last"
+        2.95e-06, "fused, in a graph where each application waits: its start, the first of W, and the last"
     ),
-    "overlapped_start_s": fitted(1.79e-06, "the same where each begins while the one before it ends"),
-    "norm_before_s": fitted(8.85e-07, "the norm's kernel before the product's, which fetches W meanwhile"),
-    "stream_share": fitted(0.857, "of the memory ceiling at which the fused kernel reads"),
-    "shared_memory_s_per_byte": fitted(5e-12, "W and x through a multiprocessor's shared memory"),
+    "overlapped_start_s": fitted(1.89e-06, "the same where each begins while the one before it ends"),
+    "norm_before_s": fitted(7.51e-07, "the norm's kernel before the product's, which fetches W meanwhile"),
+    "stream_share": fitted(0.938, "of the memory ceiling at which the fused kernel reads"),
+    "shared_memory_s_per_byte": fitted(4.68e-12, "W and x through a multiprocessor's shared memory"),
     "l2_s_per_byte": Constant(8.6e-14, "measured: level l2 of an H200, 2026-11", "W and x on their way to all blocks"),
-    "exchange_s_per_byte": fitted(4.08e-11, "a block's sums, handed to another block"),
-    "norm_kernel_s": fitted(1.33e-06, "RMSNorm alone, in a graph"),
-    "product_start_s": fitted(2.64e-06, "a library's product of few rows, before W"),
-    "product_s_per_column": fitted(1.91e-09, "its sums along W, which no number of blocks shortens"),
-    "product_stream_share": fitted(0.934, "of the memory ceiling at which the library reads W"),
+    "exchange_s_per_byte": fitted(1.82e-11, "a block's sums, handed to another block"),
+    "norm_kernel_s": fitted(1.08e-06, "RMSNorm alone, in a graph"),
+    "product_start_s": fitted(2.92e-06, "a library's product of few rows, before W"),
+    "product_s_per_column": fitted(1.82e-09, "its sums along W, which no number of blocks shortens"),
+    "product_stream_share": fitted(0.937, "of the memory ceiling at which the library reads W"),
 }
 
 

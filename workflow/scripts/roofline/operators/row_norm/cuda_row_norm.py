@@ -111,8 +111,8 @@ class NaiveRowNorm(CudaImplementation):
         return CostTerms(
             calls=launch_terms(KERNEL_ARGUMENTS),
             start=LAUNCH_START_TERMS,
-            waits={"naive_wave_s": waves, "row_s_per_column": float(self.case.shape["columns"])},
-            extra={"reread_s_per_byte": float(self.operator.bytes(self.case))},
+            waits={"row_s_per_column": float(self.case.shape["columns"])},
+            extra={"naive_wave_s": max(1.0, waves), "reread_s_per_byte": float(self.operator.bytes(self.case))},
             share="stream_share",
         )
 

@@ -25,18 +25,18 @@ GPU_CONSTANTS: Constants = {
     **gpu_host_constants(
         "array_operation_s", "kernel_launch_s", "kernel_argument_s", "graph_launch_s", "empty_kernel_s"
     ),
-    "array_kernel_s": fitted(2.19e-06, "a small kernel after another in a stream"),
-    "kernel_start_s": fitted(1.16e-06, "a kernel's start, and the memory's ramp-up and drain"),
-    "graph_node_s": fitted(1.37e-06, "the same as one of many nodes of a graph"),
-    "stream_share": fitted(0.844, "of the memory ceiling that long streams attain"),
+    "array_kernel_s": fitted(2.25e-06, "a small kernel after another in a stream"),
+    "kernel_start_s": fitted(9.93e-07, "a kernel's start, and the memory's ramp-up and drain"),
+    "graph_node_s": fitted(1.41e-06, "the same as one of many nodes of a graph"),
+    "stream_share": fitted(0.786, "of the memory ceiling that long streams attain"),
     "naive_wave_s": fitted(
-        2.48e-06, "a full card of blocks waits for memory and at the barriers of its two sums; of this card"
+        2.46e-06, "a full card of blocks waits for memory and at the barriers of its two sums; of this card"
     ),
-    "row_s_per_column": fitted(3.2e-10, "a block goes through its row, piece by piece"),
-    "reread_s_per_byte": fitted(8.65e-14, "naive's second and third pass over a row, from the cache"),
-    "mean_s_per_column": fitted(1.12e-08, "CuPy's mean of rows, however few: one number after another"),
+    "row_s_per_column": fitted(3.45e-10, "a block goes through its row, piece by piece"),
+    "reread_s_per_byte": fitted(2.4e-14, "naive's second and third pass over a row, from the cache"),
+    "mean_s_per_column": fitted(1.1e-08, "CuPy's mean of rows, however few: one number after another"),
     "pass_s_per_byte": fitted(
-        6.9e-13, "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth"
+        6.76e-13, "a pass over an array between operations: CuPy's sums of rows do not attain the memory's bandwidth"
     ),
 }
 

@@ -145,7 +145,16 @@ struct ByFma {
         int first = begin + warp * TILE;  // of the warp's current tile
         TilePipeline<LOADS> key_tiles(dynamic_shared);
         TilePipeline<LOADS> value_tiles(dynamic_shared + WARPS * TilePipeline<LOADS>::BYTES_PER_WARP);
-        if (newest && first + TILES_AHEAD * stride >= end) wait_for_kernel_before();
+        if (newest && first + TILES_AHEAD * stride >= end) {
+            // The older keys and values are on their way to the L2 before.
+#pragma unroll
+            for (int tile = 0; tile < TILES_AHEAD; ++tile) {
+                const long long offset = (long long)(first + tile * stride) * SIZE, end_offset = (long long)end * SIZE;
+                prefetch_tile<LOADS>(keys + offset, keys + end_offset);
+                prefetch_tile<LOADS>(values + offset, values + end_offset);
+            }
+            wait_for_kernel_before();
+        }
 #pragma unroll
         for (int tile = 0; tile < TILES_AHEAD; ++tile) {
             fetch(key_tiles, keys, first + tile * stride, end, row, lane, tile);

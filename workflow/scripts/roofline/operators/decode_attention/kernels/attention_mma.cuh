@@ -1,4 +1,5 @@
-// One pass over keys and values by tensor cores: 16-bit dtypes, up to 8 queries, compute capability 8.0 and up.
+// One pass over keys and values by tensor cores: 16-bit dtypes, up to 8 queries, compute capability 8.0 and up; FP8 keys
+// and values, from 8.9 on, become fp16 in registers.
 //
 // mma.m16n8k16 is used twice: for scores, 16 keys x 8 queries, and for weighted values, 16 dimensions x 8 queries. Both
 // sum over an index whose order is free, and the rows of a result may have any order. So each lane reads 16 bytes of a
@@ -58,16 +59,69 @@ __device__ __forceinline__ float max_over_groups(float value) {
     return value;
 }
 
-template <typename T, int SIZE>
+// How keys and values are stored, and how pairs of them become the operands of a tensor core. `pair` returns two
+// neighbouring numbers of a vector; `pair_keys` pairs the numbers 2 i of two keys, and the numbers 2 i + 1;
+// `query_pair` returns two numbers of a query in the dtype that is multiplied.
+template <typename T>
+struct HalfCache {
+    typedef half_bits stored;
+    typedef T multiplied;
+    static const int numbers_per_vector = 8;
+    static __device__ __forceinline__ unsigned int pair(const uint4& v, int i) { return word(v, i); }
+    static __device__ __forceinline__ void pair_keys(unsigned int& even, unsigned int& odd, const uint4& key,
+                                                     const uint4& next_key, int i) {
+        even = __byte_perm(word(key, i), word(next_key, i), 0x5410);
+        odd = __byte_perm(word(key, i), word(next_key, i), 0x7632);
+    }
+    static __device__ __forceinline__ unsigned int query_pair(unsigned int pair, T) { return pair; }
+};
+
+// FP8 numbers (e4m3), which become fp16: each has a place in it.
+#if __CUDA_ARCH__ >= 890
+struct Fp8Cache {
+    typedef unsigned char stored;
+    typedef Fp16 multiplied;
+    static const int numbers_per_vector = 16;
+    static __device__ __forceinline__ unsigned int widen(unsigned short pair) {
+        unsigned int halves;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+        return halves;
+    }
+    static __device__ __forceinline__ unsigned int pair(const uint4& v, int i) {
+        return widen((unsigned short)(word(v, i / 2) >> i % 2 * 16));
+    }
+    static __device__ __forceinline__ void pair_keys(unsigned int& even, unsigned int& odd, const uint4& key,
+                                                     const uint4& next_key, int i) {
+        const unsigned int bytes = __byte_perm(word(key, i / 2), word(next_key, i / 2), i % 2 ? 0x7362 : 0x5140);
+        even = widen((unsigned short)bytes);
+        odd = widen((unsigned short)(bytes >> 16));
+    }
+    static __device__ __forceinline__ unsigned int query_pair(unsigned int pair, Fp16) { return pair; }
+    static __device__ __forceinline__ unsigned int query_pair(unsigned int pair, Bf16) {
+        return Fp16::pack(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+    }
+};
+#endif
+
+// Keys and values of dtype C, queries of dtype T.
+template <typename T, typename C, int SIZE>
 struct ByMma {
+    typedef typename C::stored cached;
+    typedef typename C::multiplied Multiplied;        // dtype of the tensor cores' operands
     static const int MOST_QUERIES = 8;
     static const int PARTS = WARPS;
-    static const int CHUNKS = SIZE / 32;              // of 64 bytes, of a key: four lanes hold one
-    static const int HALVES = SIZE / 64;              // of 128 bytes, of a value: eight lane groups hold one
+    static const int VECTORS = SIZE / C::numbers_per_vector;  // of 16 bytes, in a row
+    static const int CHUNKS = VECTORS / 4;            // of 64 bytes, of a key: four lanes hold one
+    static const int WORDS = C::numbers_per_vector / 2;       // of two numbers, that a vector of a key becomes
+    // Dimensions of a value that a lane takes at once: a vector of them, or half of one where eight lane groups share a
+    // row of 64 bytes.
+    static const int DIMENSIONS = C::numbers_per_vector < SIZE / 8 ? C::numbers_per_vector : SIZE / 8;
+    static const int VALUE_WORDS = VECTORS < 8 ? 2 : 4;       // of 4 bytes, likewise
+    static const int PARTS_OF_VALUE = SIZE / (8 * DIMENSIONS);  // eight lane groups hold one
     static const int LOADS = 8;
     static const int SLICES = LOADS / (2 * CHUNKS);   // of 16 keys, in a tile
     static const int TILE = 16 * SLICES;              // keys that a warp takes at a time
-    static const int VECTORS = SIZE / 8;              // of 16 bytes, in a row
+    static_assert(STAGES || VECTORS >= 8, "lanes cannot load half vectors to registers");
     typedef Parts<PARTS, MOST_QUERIES, SIZE> Shared;
 
     // Which slot of a tile holds a vector of a row. In registers (STAGES 0) a load's slot belongs to its lane, with g =
@@ -76,16 +130,18 @@ struct ByMma {
     // so that the eight lanes that read at a time meet in no bank.
     static __device__ __forceinline__ int slot_of_key(int load, int row, int vector) {
         if (STAGES == 0) return load * 32;
-        const int swizzle = (row & 1) << 2;
+        const int swizzle = VECTORS < 8 ? 0 : (row & 1) << 2;
         return row * VECTORS + (vector ^ swizzle);
     }
     static __device__ __forceinline__ int slot_of_value(int load, int row, int vector) {
         if (STAGES == 0) return load * 32;
         const int swizzle = (row >> 1 & 3) << 1;
+        // Two rows of four vectors are exchanged as one of eight.
+        if (VECTORS < 8) return row / 2 * 8 + ((row % 2 * 4 + vector) ^ swizzle);
         return row * VECTORS + (vector ^ swizzle);
     }
 
-    static __device__ __forceinline__ void fetch_keys(TilePipeline<LOADS>& key_tiles, const half_bits* keys, int first,
+    static __device__ __forceinline__ void fetch_keys(TilePipeline<LOADS>& key_tiles, const cached* keys, int first,
                                                       int end, int lane_group, int lane_in_group, int tiles_ahead) {
         if (first < end) {
 #pragma unroll
@@ -97,13 +153,13 @@ struct ByMma {
                 const int vector = i % CHUNKS * 4 + lane_in_group;
 #endif
                 const long long offset = (long long)min(first + row, end - 1) * SIZE;
-                key_tiles.fetch(slot_of_key(i, row, vector), keys + offset + 8 * vector, tiles_ahead);
+                key_tiles.fetch(slot_of_key(i, row, vector), keys + offset + C::numbers_per_vector * vector, tiles_ahead);
             }
         }
         commit_fetches();
     }
 
-    static __device__ __forceinline__ void fetch_values(TilePipeline<LOADS>& value_tiles, const half_bits* values,
+    static __device__ __forceinline__ void fetch_values(TilePipeline<LOADS>& value_tiles, const cached* values,
                                                         int first, int end, int lane_group, int lane_in_group,
                                                         int tiles_ahead) {
         if (first < end) {
@@ -112,31 +168,38 @@ struct ByMma {
 #if STAGES
                 const int index = i * 32 + threadIdx.x % 32, row = index / VECTORS, vector = index % VECTORS;
 #else
-                const int r = i / HALVES % 4;
-                const int row = i / HALVES / 4 * 16 + 2 * lane_in_group + r % 2 + r / 2 * 8;
-                const int vector = i % HALVES * 8 + lane_group;
+                const int r = i / PARTS_OF_VALUE % 4;
+                const int row = i / PARTS_OF_VALUE / 4 * 16 + 2 * lane_in_group + r % 2 + r / 2 * 8;
+                const int vector = i % PARTS_OF_VALUE * 8 + lane_group;
 #endif
                 const long long offset = (long long)min(first + row, end - 1) * SIZE;
-                value_tiles.fetch(slot_of_value(i, row, vector), values + offset + 8 * vector, tiles_ahead);
+                value_tiles.fetch(slot_of_value(i, row, vector), values + offset + C::numbers_per_vector * vector, tiles_ahead);
             }
         }
         commit_fetches();
     }
 
     // Loads a lane's vectors of query lane_group; zeros beyond the last query.
-    static __device__ __forceinline__ void load_queries(uint4 (&q)[CHUNKS], const half_bits* query, int queries,
-                                                        int lane_group, int lane_in_group) {
+    static __device__ __forceinline__ void load_queries(unsigned int (&q)[CHUNKS][WORDS], const half_bits* query,
+                                                        int queries, int lane_group, int lane_in_group) {
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
-            const uint4 zeros = {0, 0, 0, 0};
-            q[c] = lane_group < queries ? load_past_l1(query + lane_group * SIZE + 8 * (4 * c + lane_in_group)) : zeros;
+#pragma unroll
+            for (int w = 0; w < WORDS; w += 4) {
+                const uint4 zeros = {0, 0, 0, 0};
+                const int dimension = 2 * (WORDS * (4 * c + lane_in_group) + w);
+                const uint4 v = lane_group < queries ? load_past_l1(query + lane_group * SIZE + dimension) : zeros;
+#pragma unroll
+                for (int i = 0; i < 4; ++i) q[c][w + i] = C::query_pair(word(v, i), T());
+            }
         }
     }
 
     // Adds the scores of a tile: keys lane_group and lane_group + 8 of each slice of 16, by the lane's two queries.
     static __device__ __forceinline__ void multiply_keys(float (&score)[SLICES][4],
                                                          const TilePipeline<LOADS>& key_tiles,
-                                                         const uint4 (&q)[CHUNKS], int lane_group, int lane_in_group) {
+                                                         const unsigned int (&q)[CHUNKS][WORDS], int lane_group,
+                                                         int lane_in_group) {
 #pragma unroll
         for (int s = 0; s < SLICES; ++s) {
 #pragma unroll
@@ -144,8 +207,10 @@ struct ByMma {
                 const int load = s * 2 * CHUNKS + c, vector = 4 * c + lane_in_group;
                 const uint4 upper = key_tiles.read(slot_of_key(load, 16 * s + lane_group, vector));
                 const uint4 lower = key_tiles.read(slot_of_key(load + CHUNKS, 16 * s + lane_group + 8, vector));
-                multiply_add(score[s], upper.x, lower.x, upper.y, lower.y, q[c].x, q[c].y, T());
-                multiply_add(score[s], upper.z, lower.z, upper.w, lower.w, q[c].z, q[c].w, T());
+#pragma unroll
+                for (int w = 0; w < WORDS; w += 2)
+                    multiply_add(score[s], C::pair(upper, w), C::pair(lower, w), C::pair(upper, w + 1),
+                                 C::pair(lower, w + 1), q[c][w], q[c][w + 1], Multiplied());
             }
         }
     }
@@ -174,12 +239,12 @@ struct ByMma {
         }
     }
 
-    static __device__ __forceinline__ void rescale_values(float (&weighted_values)[HALVES][4][4],
+    static __device__ __forceinline__ void rescale_values(float (&weighted_values)[PARTS_OF_VALUE][DIMENSIONS / 2][4],
                                                           const float (&rescale)[2]) {
 #pragma unroll
-        for (int h = 0; h < HALVES; ++h)
+        for (int h = 0; h < PARTS_OF_VALUE; ++h)
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < DIMENSIONS / 2; ++j)
 #pragma unroll
                 for (int i = 0; i < 4; ++i) weighted_values[h][j][i] *= rescale[i % 2];
     }
@@ -198,24 +263,31 @@ struct ByMma {
         }
     }
 
-    // Adds 16 values x their weights b0 and b1. A lane has the same 8 dimensions of 4 of the values in `rows`.
-    static __device__ __forceinline__ void multiply_rows(float (&weighted_values)[4][4], const uint4 (&rows)[4],
-                                                         unsigned int b0, unsigned int b1) {
+    // Returns a lane's dimensions of a value, in the first VALUE_WORDS words.
+    static __device__ __forceinline__ uint4 read_value(const TilePipeline<LOADS>& value_tiles, int load, int row,
+                                                       int part, int lane_group) {
+        if (VALUE_WORDS == 4) return value_tiles.read(slot_of_value(load, row, 8 * part + lane_group));
+        return value_tiles.read_half(slot_of_value(load, row, lane_group / 2), lane_group % 2);
+    }
+
+    // Adds 16 values x their weights b0 and b1. A lane has the same DIMENSIONS of 4 of the values in `rows`.
+    static __device__ __forceinline__ void multiply_rows(float (&weighted_values)[DIMENSIONS / 2][4],
+                                                         const uint4 (&rows)[4], unsigned int b0, unsigned int b1) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            // Of the lane's eight dimensions, 2 j is row lane_group of the operand and 2 j + 1 is row lane_group + 8. A
-            // word of the operand pairs two keys.
-            const unsigned int r0 = word(rows[0], j), r1 = word(rows[1], j);
-            const unsigned int r2 = word(rows[2], j), r3 = word(rows[3], j);
-            multiply_add(weighted_values[j], __byte_perm(r0, r1, 0x5410), __byte_perm(r0, r1, 0x7632),
-                         __byte_perm(r2, r3, 0x5410), __byte_perm(r2, r3, 0x7632), b0, b1, T());
+        for (int j = 0; j < DIMENSIONS / 2; ++j) {
+            // Of the lane's dimensions, 2 j is row lane_group of the operand and 2 j + 1 is row lane_group + 8. A word
+            // of the operand pairs two keys.
+            unsigned int a[4];
+            C::pair_keys(a[0], a[1], rows[0], rows[1], j);
+            C::pair_keys(a[2], a[3], rows[2], rows[3], j);
+            multiply_add(weighted_values[j], a[0], a[1], a[2], a[3], b0, b1, Multiplied());
         }
     }
 
     // Writes the warp's part to shared memory.
     static __device__ __forceinline__ void store_part(Shared& shared, int warp, const float (&running_max)[2],
                                                       const float (&weight_sum)[2],
-                                                      const float (&weighted_values)[HALVES][4][4], int queries,
+                                                      const float (&weighted_values)[PARTS_OF_VALUE][DIMENSIONS / 2][4], int queries,
                                                       int lane_group, int lane_in_group) {
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
@@ -226,12 +298,13 @@ struct ByMma {
             }
             if (2 * lane_in_group + n < queries) {
 #pragma unroll
-                for (int h = 0; h < HALVES; ++h) {
+                for (int h = 0; h < PARTS_OF_VALUE; ++h) {
                     const float(*a)[4] = weighted_values[h];
-                    const int dimension = 8 * (8 * h + lane_group);
-                    shared.put(warp, 2 * lane_in_group + n, dimension, a[0][n], a[0][2 + n], a[1][n], a[1][2 + n]);
-                    shared.put(warp, 2 * lane_in_group + n, dimension + 4, a[2][n], a[2][2 + n], a[3][n],
-                               a[3][2 + n]);
+                    const int dimension = DIMENSIONS * (8 * h + lane_group);
+#pragma unroll
+                    for (int j = 0; j < DIMENSIONS / 2; j += 2)
+                        shared.put(warp, 2 * lane_in_group + n, dimension + 2 * j, a[j][n], a[j][2 + n], a[j + 1][n],
+                                   a[j + 1][2 + n]);
                 }
             }
         }
@@ -241,14 +314,23 @@ struct ByMma {
     // the last key and value. Leaves the block's parts in `shared`, which takes the memory of the tiles,
     // `dynamic_shared`, once all warps are done with them.
     static __device__ __forceinline__ void attend(Shared& shared, char* dynamic_shared, const half_bits* query,
-                                                  int queries, const half_bits* keys, const half_bits* values,
+                                                  int queries, const cached* keys, const cached* values,
                                                   int begin, int end, bool newest, float scale_log2) {
         const int warp = threadIdx.x / 32, lane_group = threadIdx.x % 32 / 4, lane_in_group = threadIdx.x % 4;
         const int stride = WARPS * TILE;
         int first = begin + warp * TILE;  // of the warp's current tile
         TilePipeline<LOADS> key_tiles(dynamic_shared);
         TilePipeline<LOADS> value_tiles(dynamic_shared + WARPS * TilePipeline<LOADS>::BYTES_PER_WARP);
-        if (newest && first + TILES_AHEAD * stride >= end) wait_for_kernel_before();
+        if (newest && first + TILES_AHEAD * stride >= end) {
+            // The older keys and values are on their way to the L2 before.
+#pragma unroll
+            for (int tile = 0; tile < TILES_AHEAD; ++tile) {
+                const long long offset = (long long)(first + tile * stride) * SIZE, end_offset = (long long)end * SIZE;
+                prefetch_tile<LOADS>(keys + offset, keys + end_offset);
+                prefetch_tile<LOADS>(values + offset, values + end_offset);
+            }
+            wait_for_kernel_before();
+        }
 #pragma unroll
         for (int tile = 0; tile < TILES_AHEAD; ++tile) {
             fetch_keys(key_tiles, keys, first + tile * stride, end, lane_group, lane_in_group, tile);
@@ -256,11 +338,11 @@ struct ByMma {
         }
         if (has_several_waves() || first + TILES_AHEAD * stride >= end) let_next_begin();
         wait_for_kernel_before();  // it may write the query; older keys and values are there already
-        uint4 q[CHUNKS];
+        unsigned int q[CHUNKS][WORDS];
         load_queries(q, query, queries, lane_group, lane_in_group);
         // A lane's queries are 2 lane_in_group and the next: elements 0 and 2 of a result, and elements 1 and 3.
         float running_max[2] = {LOWEST, LOWEST}, weight_sum[2] = {};
-        float weighted_values[HALVES][4][4] = {};
+        float weighted_values[PARTS_OF_VALUE][DIMENSIONS / 2][4] = {};
         for (; first < end; first += stride) {
             float score[SLICES][4] = {};
             wait_for_oldest();
@@ -280,15 +362,15 @@ struct ByMma {
             for (int s = 0; s < SLICES; ++s) {
                 scores_to_weights(score[s], weight_sum, running_max, first + 16 * s, end, is_full_tile, lane_group,
                                   scale_log2);
-                const unsigned int b0 = transpose(T::pack(score[s][0], score[s][1]));
-                const unsigned int b1 = transpose(T::pack(score[s][2], score[s][3]));
+                const unsigned int b0 = transpose(Multiplied::pack(score[s][0], score[s][1]));
+                const unsigned int b1 = transpose(Multiplied::pack(score[s][2], score[s][3]));
 #pragma unroll
-                for (int h = 0; h < HALVES; ++h) {
+                for (int h = 0; h < PARTS_OF_VALUE; ++h) {
                     uint4 rows[4];
 #pragma unroll
                     for (int r = 0; r < 4; ++r) {
                         const int row = 16 * s + 2 * lane_in_group + r % 2 + r / 2 * 8;
-                        rows[r] = value_tiles.read(slot_of_value((s * 4 + r) * HALVES + h, row, 8 * h + lane_group));
+                        rows[r] = read_value(value_tiles, (s * 4 + r) * PARTS_OF_VALUE + h, row, h, lane_group);
                     }
                     multiply_rows(weighted_values[h], rows, b0, b1);
                 }

@@ -114,9 +114,10 @@ struct JoinedSplits {
 template <typename T, int PARTS, int MOST_QUERIES, int SIZE>
 __device__ __forceinline__ void join_and_write(Parts<PARTS, MOST_QUERIES, SIZE>& parts, typename T::stored* out,
                                                float* workspace, unsigned int* arrived, long long first_query,
-                                               int queries, int split, int splits, float scale_log2) {
+                                               int queries, int split, int splits, float scale_log2,
+                                               float value_scale) {
     const auto write_result = [&](int query, int dimension, float, float weight_sum, float sum) {
-        out[(first_query + query) * SIZE + dimension] = T::round(sum / weight_sum);
+        out[(first_query + query) * SIZE + dimension] = T::round(sum / weight_sum * value_scale);
     };
     __syncthreads();
     if (splits == 1) {

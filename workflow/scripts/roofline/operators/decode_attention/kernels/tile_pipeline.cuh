@@ -51,6 +51,15 @@ struct TilePipeline {
                      : "memory");
         return v;
     }
+    // Returns the first or the second 8 bytes of a slot of the current tile.
+    __device__ __forceinline__ uint4 read_half(int slot, int half) const {
+        uint4 v = {};
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(v.x), "=r"(v.y)
+                     : "r"(base + (stage * SLOTS + slot) * 16 + half * 8)
+                     : "memory");
+        return v;
+    }
     __device__ __forceinline__ void to_next_tile() { stage = stage + 1 < STAGES ? stage + 1 : 0; }
 #else
     uint4 registers[LOADS];
@@ -60,9 +69,18 @@ struct TilePipeline {
         registers[slot / 32] = load_once(source, policy);
     }
     __device__ __forceinline__ uint4 read(int slot) const { return registers[slot / 32]; }
+    __device__ __forceinline__ uint4 read_half(int slot, int) const { return read(slot); }
     __device__ __forceinline__ void to_next_tile() {}
 #endif
 };
+
+// Brings a tile to the L2, of rows that follow one another: a line of 128 bytes for each lane, up to `end`.
+template <int LOADS>
+__device__ __forceinline__ void prefetch_tile(const void* tile, const void* end) {
+    static_assert(LOADS * 16 == 128, "a line for each lane");
+    const char* const line = (const char*)tile + threadIdx.x % 32 * 128;
+    if (line < (const char*)end) asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
 
 // Makes one group of a lane's copies that began since the last call.
 __device__ __forceinline__ void commit_fetches() {

@@ -23,7 +23,8 @@ struct Tensors {
     const half_bits* g;        // [outputs], weights of the next norm
     const float* squares;      // [parts, PADDED], sums of squares of x
     float* next_squares;       // [tiles, PADDED], sums of squares of the stream
-    half_bits *keys, *values;  // [rows, key_heads, context, HEAD_SIZE]; the last token is written
+    half_bits *keys, *values;  // [rows, key_heads, context, HEAD_SIZE], FP8 with FP8_CACHE; the last token is written
+    const float *keys_scales, *values_scales;  // with FP8_CACHE [rows, key_heads]
     const float2* turns;       // [HEAD_SIZE / 2], cosine and sine of the rotation of the last token
     const half_bits *bias, *query_norm, *key_norm;  // [outputs], [HEAD_SIZE], [HEAD_SIZE]
     const half_bits* norm;     // [inputs], weights of x's norm, where this kernel takes it
@@ -74,6 +75,17 @@ struct Numbers {
         stored.value[0] = lower(pair);
         if (N > 1) stored.value[N - 1] = upper(pair);
         return stored;
+    }
+    // Stores the numbers times `factor` as FP8 (e4m3).
+    __device__ __forceinline__ void store_fp8(unsigned char* address, float factor) const {
+        unsigned short pair;
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+            : "=h"(pair)
+            : "f"(N == 1 ? 0 : value[N - 1] * factor), "f"(value[0] * factor));
+        if (N == 1)
+            *address = (unsigned char)pair;
+        else
+            *(unsigned short*)address = pair;
     }
     __device__ __forceinline__ Numbers operator+(const Numbers& addend) const {
         Numbers sum;
@@ -148,7 +160,14 @@ __device__ __forceinline__ float apply_epilogue(Numbers<N> a, Numbers<N> b, int 
         if (!is_query) {
             const int key_head = head - shape.heads - (is_key ? 0 : shape.key_heads);
             const long long token = ((long long)row * shape.key_heads + key_head) * shape.context + shape.context - 1;
-            address = (is_key ? tensors.keys : tensors.values) + token * HEAD_SIZE + dimension;
+            const long long offset = token * HEAD_SIZE + dimension;
+            address = (is_key ? tensors.keys : tensors.values) + offset;
+#if FP8_CACHE
+            const float scale = (is_key ? tensors.keys_scales : tensors.values_scales)[row * shape.key_heads + key_head];
+            unsigned char* const bytes = (unsigned char*)(is_key ? tensors.keys : tensors.values) + offset;
+            a.store_fp8(bytes, 1 / scale), b.store_fp8(bytes + HEAD_SIZE / 2, 1 / scale);
+            return 0;
+#endif
         }
         a.store(address), b.store(address + HEAD_SIZE / 2);
         return 0;

@@ -23,7 +23,7 @@
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64 of
 // k of a stage, STAGES, BOX rows of W that one copy brings, EPILOGUE. NORM: this kernel takes the norm of x: W is
 // multiplied by its weights in registers, and the squares of x are summed; otherwise the kernel before may have left
-// their sums. For queries, keys and values also HEAD_SIZE and BIAS.
+// their sums. For queries, keys and values also HEAD_SIZE, BIAS and FP8_CACHE.
 
 #include "../../gemm/kernels/hopper.cuh"
 #include "../../gemm/kernels/mma.cuh"

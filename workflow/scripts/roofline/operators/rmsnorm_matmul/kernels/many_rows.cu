@@ -24,7 +24,7 @@
 //
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, OUTPUTS of a tile, SPLITS of k,
 // STAGES, BOX rows of W that one copy brings, EPILOGUE. The kernel before may have left sums of squares of PADDED rows.
-// For queries, keys and values also HEAD_SIZE, HEAD_NORMS and BIAS.
+// For queries, keys and values also HEAD_SIZE, HEAD_NORMS, BIAS and FP8_CACHE.
 
 #include "../../gemm/kernels/hopper.cuh"
 #include "epilogue.cuh"
