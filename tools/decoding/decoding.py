@@ -91,7 +91,7 @@ def answer(arguments: Namespace) -> list[str]:
     steps = [questions.add_answers(card_bounds, request, speculation) for card_bounds in bounds]
     rate = arguments.train, arguments.tokens_per_s
     training = [questions.rate_training(model, card, *rate) for card in cards if arguments.train]
-    measured, reason = measure_steps(entry, cards, arguments, contexts, cache_format.name)
+    measured, measured_lines = measure_steps(entry, cards, arguments, contexts, cache_format.name)
     picture = FOLDER / f"{config_file.file_name(model.name)}.png"
     step_rows = speed_tables.list_steps(steps, measured, asdict(request) | asdict(speculation))
     answers = {"steps": step_rows, "training": [row for rows in training for row in rows]}
@@ -101,8 +101,7 @@ def answer(arguments: Namespace) -> list[str]:
     for on_card in steps:
         line = describe_speed(on_card) + questions.describe_first_token(on_card[0], request)
         lines.append(line + questions.describe_speculation(on_card, speculation))
-    if reason:
-        lines.append(f"Not measured: {reason}.")
+    lines += measured_lines
     lines += [describe_model(on_card[0]) for on_card in steps]
     tables = [speed_tables.build_training_table(training)] if training else []
     compare = speed_tables.build_comparison_table
@@ -231,69 +230,70 @@ def bound_by_cards(
 
 def measure_steps(
     entry: Mapping[str, Any], cards: Sequence[CardLimits], arguments: Namespace, contexts: list[int], cache_dtype: str
-) -> tuple[MeasuredSteps, str]:
-    """Time steps on this machine if MEASURE=1 asks for it. Returns them, and why others were not timed, "" if all were.
+) -> tuple[MeasuredSteps, list[str]]:
+    """Time steps on this machine if MEASURE=1 asks for it. Returns them, and lines on what was not timed, or disturbed.
 
     Raises UserError without a GPU, or if CARD is of another one.
     """
     if not arguments.measure:
-        return {}, ""
-    gpu = next((identity for identity in api.discover().values() if identity.kind == "gpu"), None)
-    if not gpu:
-        raise api.UserError("MEASURE=1: this machine has no GPU to measure on")
-    names = [card.name for card in cards]
-    if names != [gpu.name]:
-        raise api.UserError(f"MEASURE=1: CARD is of {api.join_words(names)}; allowed: this machine's {gpu.name}")
-    (count,) = arguments.cards or [1]
-    alike = [identity.device for identity in api.discover().values() if identity.name == gpu.name]
-    if count > len(alike):
-        raise api.UserError(f"MEASURE=1: CARDS is {count}; this machine has {len(alike)} of {gpu.name}")
-    operator: type[decode_step.DecodeStep] = split_step.SplitStep if count > 1 else decode_step.DecodeStep
+        return {}, []
+    devices = choose_devices(cards, *(arguments.cards or [1]))
+    operator: type[decode_step.DecodeStep] = split_step.SplitStep if len(devices) > 1 else decode_step.DecodeStep
     try:
         read_dense(entry)
     except NotDense as error:
-        return {}, str(error)
+        return {}, [f"Not measured: {error}."]
     model_dtype = decode_step.dtype_of(entry)
     if cache_dtype not in (model_dtype, FP8_CACHE):
-        return {}, f"keys and values in {cache_dtype}; the step keeps them in {model_dtype} or {FP8_CACHE}"
+        allowed = f"the step keeps them in {model_dtype} or {FP8_CACHE}"
+        return {}, [f"Not measured: keys and values in {cache_dtype}; {allowed}."]
     kv_dtype = PLAIN_FORMATS[FP8_CACHE].product_dtype if cache_dtype == FP8_CACHE else None
     path = Path(arguments.model)
     model = str(path.resolve()) if path.exists() else arguments.model
     batches, contexts = arguments.batch or DEFAULT_MEASURED_BATCHES, arguments.context or contexts[:1]
     idle_operators = [operator for operator in api.builtin_operators() if not operator.measured_with_ceilings]
     config: dict[str, Any] = {operator.rule: {"enabled": False} for operator in idle_operators}
-    file = sys.modules[operator.__module__].__file__
-    config |= {"devices": alike[:count], "operators": [file], "counters": "off"}
+    config |= {"devices": devices, "operators": [sys.modules[operator.__module__].__file__], "counters": "off"}
     config[operator.rule] = {"models": [model], "batch_sizes": batches, "contexts": contexts, "kv_dtype": kv_dtype}
     print(f"measuring steps of {entry['name']} in {FOLDER}/", flush=True)
-    target = f"{api.RESULTS}/{gpu.device}/{operator.rule}/{decode_step.job_path(entry, kv_dtype)}.json"
+    target = f"{api.RESULTS}/{devices[0]}/{operator.rule}/{decode_step.job_path(entry, kv_dtype)}.json"
     failed = api.measure([target], config, FOLDER)
     if failed:
-        return {}, failed[target].why
+        return {}, [f"Not measured: {failed[target].why}."]
     record = api.read_record(api.OperatorRecord, FOLDER / target)
-    measured: dict[tuple[int, int], MeasuredStep] = {}
-    notes = "; ".join(note.partition(SKIPPED)[2] for note in record.notes if SKIPPED in note)
-    if count > 1:
-        for measurement in record.measurements:
-            size = measurement.shape["batch"], measurement.shape["context"]
-            measured[size] = MeasuredStep((measurement.gpu_time or measurement.cpu_time).median_s)
-        return measured, notes
-    with api.open_device(gpu.device) as device:
-        for measurement in record.measurements:
-            size = measurement.shape["batch"], measurement.shape["context"]
-            measured[size] = time_step(device, entry, measurement, kv_dtype)
-    return measured, notes
+    timings = {(row.shape["batch"], row.shape["context"]): row.gpu_time or row.cpu_time for row in record.measurements}
+    measured = {size: MeasuredStep(timing.median_s) for size, timing in timings.items()}
+    if len(devices) == 1:
+        with api.open_device(devices[0]) as device:
+            measured = {size: time_step(device, entry, *size, timings[size].median_s, kv_dtype) for size in timings}
+    lines = [f"Not measured: {note.partition(SKIPPED)[2]}." for note in record.notes if SKIPPED in note]
+    if any(timing.contention and timing.contention.other_processes for timing in timings.values()):
+        lines.append("Do not rely on the measured steps: another program used a card meanwhile.")
+    return measured, lines
+
+
+def choose_devices(cards: Sequence[CardLimits], count: int) -> list[str]:
+    """Return the names of `count` GPUs of this machine to measure on. Raises UserError if CARD is of another one."""
+    gpus = [identity for identity in api.discover().values() if identity.kind == "gpu"]
+    if not gpus:
+        raise api.UserError("MEASURE=1: this machine has no GPU to measure on")
+    names = [card.name for card in cards]
+    if names != [gpus[0].name]:
+        raise api.UserError(f"MEASURE=1: CARD is of {api.join_words(names)}; allowed: this machine's {gpus[0].name}")
+    devices = [gpu.device for gpu in gpus if gpu.name == gpus[0].name]
+    if count > len(devices):
+        raise api.UserError(f"MEASURE=1: CARDS is {count}; this machine has {len(devices)} of {gpus[0].name}")
+    return devices[:count]
 
 
 def time_step(
-    device: api.Device, entry: Mapping[str, Any], measurement: Any, kv_dtype: str | None = None
+    device: api.Device, entry: Mapping[str, Any], batch: int, context: int, seconds: float, kv_dtype: str | None = None
 ) -> MeasuredStep:
-    """Return the time of a Measurement of a record, and its joules, for which the step is repeated without a pause."""
-    seconds = (measurement.gpu_time or measurement.cpu_time).median_s
-    operator, case = decode_step.DecodeStep(), decode_step.make_case(entry, **measurement.shape, kv_dtype=kv_dtype)
+    """Return a step that takes so long, and its joules, for which it is repeated without a pause."""
+    operator, case = decode_step.DecodeStep(), decode_step.make_case(entry, batch, context, kv_dtype)
     chain = decode_step.Chain.make_prepared(operator, device, case, {}, [operator.inputs(device, case, seed=1)])
     # A load whose work is tokens: its joules are per token.
-    load = api.measure_memory_load(device, chain.step(None), case.shape["batch"], seconds, LOAD_S)
+    load = api.measure_memory_load(device, chain.step(None), batch, seconds, LOAD_S)
     return MeasuredStep(seconds, load.energy.joules_per_work if load and load.energy else None)
 
 
