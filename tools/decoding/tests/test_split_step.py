@@ -1,6 +1,7 @@
 """The measured step on two cards: which half each has, and the chain on the stand-ins for two cards."""
 
 from collections import deque
+from functools import cache
 
 import config_file
 import decode_step
@@ -15,6 +16,7 @@ from workflow_run import CHECKOUT, GpuRun
 
 from reference import layer_shapes, run_layer
 from roofline.api import product_kernel as products
+from roofline.devices import discovery
 from roofline.devices.gpu.kernel_compiler import read_kernel_source
 from roofline.operators.decode_attention.attention_arithmetic import reference_attention
 
@@ -173,6 +175,30 @@ def test_two_cards_compute_what_one_card_computes(monkeypatch, kind, batch):
     chain = make_small(monkeypatch, kind, batch)
     check, _ = OPERATOR.check(chain, None)
     assert check.relative_error < check.tolerance and "all logits" in check.compared
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kv_dtype", [None, "fp8_e4m3"])
+@pytest.mark.parametrize("batch", [1, 20, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_real_cards_compute_what_one_card_computes(kind, batch, kv_dtype):
+    device = open_real_pair()
+    case = decode_step.make_case(found_of(kind, **SMALL | {"head_dim": 128}), batch, 100, kv_dtype)
+    if device is None or (reason := SplitChain.unsupported(device, case)):
+        pytest.skip("it takes two GPUs" if device is None else reason)
+    chain = SplitChain.make_prepared(OPERATOR, device, case, {}, [OPERATOR.inputs(device, case, 1)])
+    check, _ = OPERATOR.check(chain, None)
+    assert "all logits" in check.compared
+    for index in range(20):
+        chain.step(None)(index)
+    OPERATOR.compare(chain, None, 0, chain.logits)
+
+
+@cache
+def open_real_pair():
+    """Return the first GPU with the second as its peer; None if there are not two."""
+    gpus = [name for name, identity in discovery.discover().items() if identity.kind == "gpu"]
+    return discovery.open_device(*gpus[:2]) if len(gpus) > 1 else None
 
 
 def test_a_card_that_is_not_heard_is_an_error_that_names_both(monkeypatch):
