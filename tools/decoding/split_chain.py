@@ -34,9 +34,7 @@ SPLIT_CONSTANTS = {
 
 
 class CardChain(Chain):
-    """The chain of one card, which computes its `shard` of the model, next to the `peer`, which computes the rest."""
-
-    peer: "CardChain"
+    """The chain of one card, which computes its `shard` of the model, next to a peer, which computes the rest."""
 
     def __init__(self, operator: Operator, device: CudaDevice, case: Case, shard: DenseModel, number: int):
         super().__init__(operator, device, replace(case, params=case.params | {"model": asdict(shard)}))
@@ -53,6 +51,11 @@ class CardChain(Chain):
         self.all_logits = device.empty((self.batch, SPLIT_CARDS * model.vocabulary), self.case.dtype)
         self.epoch, self.arrived, self.missed = (xp.zeros(1, xp.uint32) for _ in range(3))
         self.flags = xp.zeros(device.multiprocessors, xp.uint32)
+
+    def connect(self, peer: "CardChain") -> None:
+        """Take what the peer has for this card to store into. It does not keep the peer, whose memory would not be
+        freed before a search for cycles."""
+        self.peer_inboxes, self.peer_logits, self.peer_flags = peer.inboxes, peer.all_logits, peer.flags
 
     def make_launches(self) -> list[Launch]:
         """Return the launches of one step, in their order."""
@@ -88,7 +91,7 @@ class CardChain(Chain):
         self.exchanges += 1
         blocks = -(-self.model.hidden // VECTOR // REDUCE_THREADS)
         arrays = self.part, self.stream, next_norm, self.scaled, self.squares, self.inboxes[inbox]
-        arrays = *arrays, self.peer.inboxes[inbox], self.epoch, self.missed
+        arrays = *arrays, self.peer_inboxes[inbox], self.epoch, self.missed
         sizes = self.model.hidden, self.exchanges, int(begins)
         return self._make_launch("all_reduce", (blocks, self.batch), REDUCE_THREADS, arrays, sizes)
 
@@ -97,7 +100,7 @@ class CardChain(Chain):
         self.exchanges += 1
         outputs = self.model.vocabulary // VECTOR
         blocks = min(self.device.multiprocessors, -(-self.batch * outputs // GATHER_THREADS))
-        arrays = self.logits, self.all_logits, self.peer.all_logits, self.flags, self.peer.flags
+        arrays = self.logits, self.all_logits, self.peer_logits, self.flags, self.peer_flags
         arrays = *arrays, self.epoch, self.arrived, self.missed
         sizes = self.batch, outputs, SPLIT_CARDS * outputs, self.number * outputs, self.exchanges
         return self._make_launch("gather", (blocks,), GATHER_THREADS, arrays, sizes)
@@ -143,16 +146,15 @@ class SplitChain(CudaImplementation):
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         """Allocate the results of all kernels on both cards, and load their kernels and graphs."""
         super().prepare(shared, copies)
-        self.devices, shard = copies[0]["devices"], split_dense(self.model)
-        self.cards = []
-        for number, device in enumerate(self.devices):
+        self.cards, shard = [], split_dense(self.model)
+        for number, device in enumerate(copies[0]["devices"]):
             with device.current():
                 card = CardChain(self.operator, device, self.case, shard, number)
                 card.prepare({}, [copies[0][number]])
                 device.synchronize()
                 self.cards.append(card)
         for card, peer in zip(self.cards, reversed(self.cards), strict=True):
-            card.peer = peer
+            card.connect(peer)
 
     @property
     def logits(self) -> Array:

@@ -1,7 +1,9 @@
 """The measured step on two cards: which half each has, and the chain on the stand-ins for two cards."""
 
+import gc
 from collections import deque
 from functools import cache
+from weakref import ref
 
 import config_file
 import decode_step
@@ -259,3 +261,15 @@ def test_kernels_compile_without_a_remark(name, dtype):
     path = CHECKOUT / "tools/decoding" / name
     code = clean(read_kernel_source(path), name, 90, (dtype, "-DROWS=8"))
     assert code.registers and code.stack_bytes == 0
+
+
+def test_the_memory_of_a_step_is_free_when_nothing_refers_to_it(monkeypatch):
+    chain = make_small(monkeypatch)
+    chain.step(None)(0)
+    arrays = [ref(card.weights["0.qkv"]) for card in chain.cards]
+    gc.disable()
+    try:
+        del chain
+        assert [array() for array in arrays] == [None, None]
+    finally:
+        gc.enable()
