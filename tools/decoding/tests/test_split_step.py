@@ -13,10 +13,11 @@ import split_step
 from fake_gpu import open_gpu
 from split_chain import SplitChain, join_layer, split_dense
 from test_kernels import clean
-from test_step import KINDS, found_of
+from test_step import FP8, KINDS, found_of
 from workflow_run import CHECKOUT, GpuRun
 
-from reference import layer_shapes, run_layer
+from reference import dequantise, layer_shapes, run_layer
+from roofline.api import array_dtype
 from roofline.api import product_kernel as products
 from roofline.devices import discovery
 from roofline.devices.gpu.kernel_compiler import read_kernel_source
@@ -104,7 +105,12 @@ class TwoCards:
         heads, turns = sums.reshape(len(sums), -1, of["keys"].shape[-1]), of["turns"].astype("f4")
         query, key, value = numpy.split(heads, [sizes["heads"], sizes["heads"] + sizes["key_heads"]], axis=1)
         of["y"][:] = rotate_heads(query, turns).reshape(of["y"].shape)
-        of["keys"][:, :, -1], of["values"][:, :, -1] = rotate_heads(key, turns), value
+        for name, token in (("keys", rotate_heads(key, turns)), ("values", value)):
+            cache, scales = of[name], of.get(f"{name}_scales")
+            if scales is None:
+                cache[:, :, -1] = token
+            else:
+                cache[:, :, -1] = (token / scales[..., None]).astype(array_dtype(FP8)).view(numpy.uint8)
 
     def _scale(self, stream, norm, y, squares, padded):
         rows = stream.astype("f4")
@@ -116,7 +122,11 @@ class TwoCards:
     def run_decode_attention(self, given):
         batch, *sizes = given.keys.shape
         query = given.query.reshape(batch, -1, sizes[-1]).astype("f4")
-        attended = reference_attention(query, given.keys.astype("f4"), given.values.astype("f4"))
+        caches = [given.keys.astype("f4"), given.values.astype("f4")]
+        if given.name.endswith("fp8"):
+            scales = zip((given.keys, given.values), (given.key_scales, given.value_scales), strict=True)
+            caches = [dequantise(cache, scale).astype("f4") for cache, scale in scales]
+        attended = reference_attention(query, *caches)
         given.out[:batch] = attended.reshape(batch, -1)
 
     def run_embed(self, given):
@@ -157,6 +167,7 @@ def rotate_heads(heads, turns):
 def open_two(monkeypatch, mute=False):
     device = open_gpu(monkeypatch, peer=True)
     cards = TwoCards(device.xp, mute)
+    cards.kernels["decode_attention_fp8"] = cards.kernels["decode_attention"]
     for name, kernel in cards.kernels.items():
         monkeypatch.setitem(device.xp.KERNELS, name, kernel)
     monkeypatch.setattr(device.xp, "BY_HANDLE", {})  # a module keeps its kernels
@@ -165,22 +176,24 @@ def open_two(monkeypatch, mute=False):
     return device
 
 
-def make_small(monkeypatch, kind="llama", batch=3, **changes):
+def make_small(monkeypatch, kind="llama", batch=3, kv_dtype=None, **changes):
     device = open_two(monkeypatch, **changes)
-    case = decode_step.make_case(found_of(kind, **SMALL), batch, 20)
+    case = decode_step.make_case(found_of(kind, **SMALL), batch, 20, kv_dtype)
     assert SplitChain.unsupported(device, case) is None and OPERATOR.unsupported(device, case) is None
     return SplitChain.make_prepared(OPERATOR, device, case, {}, [OPERATOR.inputs(device, case, 1)])
 
 
-@pytest.mark.parametrize(("kind", "batch"), [("llama", 1), ("llama", 3), ("qwen2", 40)])
-def test_two_cards_compute_what_one_card_computes(monkeypatch, kind, batch):
-    chain = make_small(monkeypatch, kind, batch)
+@pytest.mark.parametrize(
+    ("kind", "batch", "kv_dtype"), [("llama", 1, None), ("llama", 3, FP8), ("qwen2", 40, None), ("qwen2", 40, FP8)]
+)
+def test_two_cards_compute_what_one_card_computes(monkeypatch, kind, batch, kv_dtype):
+    chain = make_small(monkeypatch, kind, batch, kv_dtype)
     check, _ = OPERATOR.check(chain, None)
     assert check.relative_error < check.tolerance and "all logits" in check.compared
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kv_dtype", [None, "fp8_e4m3"])
+@pytest.mark.parametrize("kv_dtype", [None, FP8])
 @pytest.mark.parametrize("batch", [1, 20, 200])
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_real_cards_compute_what_one_card_computes(kind, batch, kv_dtype):
