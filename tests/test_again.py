@@ -81,4 +81,19 @@ def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_aga
         CheckResult(result="pass", records=["cpu/a.json"], **known),
     ]
     write(table.model_copy(update={"checks": checks}), RESULTS / "roofline.json")
-    assert again.list_disturbed_records(RESULTS, [*asked, "cpu/calibration"]) == ["results/cpu/b.json"]
+    assert again.list_disturbed_records(RESULTS, asked) == ["results/cpu/b.json"]
+    both = ["results/cpu/b.json", "results/cpu/calibration.json"]
+    assert again.list_disturbed_records(RESULTS, [*asked, "cpu/calibration"]) == both
+    noted = CheckResult(result="note", records=["cpu/calibration.json"], **known)
+    write(table.model_copy(update={"checks": [noted]}), RESULTS / "roofline.json")
+    assert again.list_disturbed_records(RESULTS, ["cpu/calibration"]) == ["results/cpu/calibration.json"]
+
+
+def test_what_another_calibration_sealed_is_not_kept(results):
+    calibration, ceiling = RESULTS / "cpu/calibration.json", RESULTS / "cpu/bandwidth/dram.json"
+    write(record(1, seals={"cpu/calibration.json": "0" * 64}), RECORD)
+    write(record(1), ceiling)
+    again.copy_aside(RESULTS, [str(path) for path in (RECORD, ceiling, calibration)], stale=[])
+    for path in (RECORD, ceiling):
+        write(record(2), path)
+    assert again.keep_less_disturbed(RESULTS, [str(RECORD), str(ceiling), str(calibration)]) == [ceiling]

@@ -153,6 +153,14 @@ def test_another_driver_makes_stale_what_is_measured_on_the_card(base, monkeypat
     assert stale(base, jobs()) == {name for name in base if name.startswith("gpu0/") and not seal(name)}
 
 
+def test_another_gpu_next_to_it_makes_a_calibration_stale(base, monkeypatch):
+    both = {"gpu0": GPU, "gpu1": replace(GPU, device="gpu1", uuid="GPU-2"), "cpu": CPU}
+    monkeypatch.setattr(discovery, "discover", lambda: both)
+    found = stale(base, jobs(devices=["gpu0", "gpu1", "cpu"]))
+    assert "gpu0/calibration" in found and "cpu/calibration" not in found
+    assert "gpu0/calibration" not in stale(base, jobs(devices=["gpu0", "cpu"]))
+
+
 def test_an_edited_entry_of_the_datasheets_makes_stale_what_follows_the_device_record(base, monkeypatch):
     monkeypatch.setattr(datasheets, "entry_sha256", lambda *_: "edited")
     found = stale(base, jobs())
@@ -185,7 +193,7 @@ OPERATORS = ("peak_flops", "decode_attn", "row_norm")
 SEALS = {f"{device}/{rule}/prediction" for device in ("gpu0", "cpu") for rule in OPERATORS}
 SEALS |= {"gpu0/rmsnorm_matmul/prediction"}
 TIMED = on_both("bandwidth", *OPERATORS) | {"gpu0/instructions", "gpu0/rmsnorm_matmul"}
-QUERIES = on_both("device_query")
+QUERIES = on_both("device_query", "calibration")
 MEASURING = TIMED | SEALS | QUERIES
 ROW_NORM = on_both("row_norm", "row_norm/prediction")
 FILES = {
@@ -231,6 +239,7 @@ def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
     assert found["gpu0/bandwidth/hbm"].params["settings"]["mixes"] is None
     assert {name for name in found if name.startswith("cpu/") and "prediction" not in name} == {
         "cpu/device_query",
+        "cpu/calibration",
         "cpu/peak_flops/fp32",
         "cpu/peak_flops/fp32_fma",
         "cpu/bandwidth/dram",
@@ -239,7 +248,7 @@ def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
     }
 
 
-@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 23), ({"gpu0": GPU, "cpu": CPU}, 53)])
+@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 24), ({"gpu0": GPU, "cpu": CPU}, 55)])
 def test_a_default_plan_has_few_jobs(monkeypatch, devices, most):
     monkeypatch.setattr(discovery, "discover", lambda: devices)
     found = jobs({})

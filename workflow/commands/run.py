@@ -108,8 +108,11 @@ def read_config(args: argparse.Namespace) -> dict:
 
 def choose_again(args: argparse.Namespace, config: dict) -> bool:
     """Have Snakemake make the records again that were disturbed, each of which keeps its less disturbed record. Return
-    whether there are any."""
-    disturbed = again.list_disturbed_records(RESULTS, plan_cells(config).measured())
+    whether there are any.
+
+    A new calibration is a new seal: with it all operators of its device are predicted and measured again."""
+    cells = plan_cells(config)
+    disturbed = again.list_disturbed_records(RESULTS, [*cells.measured(), *cells.calibrations()])
     if disturbed and not args.dryrun:
         stale = folder.list_stale_outputs(args)
         again.copy_aside(RESULTS, set(disturbed) - set(stale), stale)

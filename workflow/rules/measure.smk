@@ -4,7 +4,6 @@ rule device_query:
     output:
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
-        calibration="results/{device}/calibration.json",
     log:
         "logs/{device}/device_query.log",
     priority: 1000  # as of all seals: what can be sealed is, before anything is measured
@@ -19,6 +18,28 @@ rule device_query:
         datasheets=str(DATASHEETS),
     script:
         "../scripts/device_query.py"
+
+
+# Calls cost more while other GPUs are measured: it is measured anew if these are no longer the same.
+rule calibration:
+    input:
+        device="results/{device}/device_query.json",
+        library=library("calibration.py"),
+    output:
+        "results/{device}/calibration.json",
+    log:
+        "logs/{device}/calibration.log",
+    priority: 1000
+    conda:
+        ENVIRONMENT
+    threads: cores_of
+    resources:
+        **(exclusive() | {"measuring": ALONE}),
+    params:
+        identity=partial(identity, ""),
+        next_to=lambda wildcards: CELLS.measured_next_to(wildcards.device),
+    script:
+        "../scripts/calibration.py"
 
 
 rule peak_flops:

@@ -1,8 +1,7 @@
-"""device_query: what a device is, with the vendor's figures, and its seals: promised ceilings and costs of the host."""
+"""device_query: what a device is, with the vendor's figures, and the seal of the ceilings that these promise."""
 
 from roofline.devices import discovery
 from roofline.devices.discovery import describe_device
-from roofline.measure.calibration import calibrate
 from roofline.measure.sealing import seal_device
 from roofline.records.base import write
 from roofline.records.files import file_sha256
@@ -16,11 +15,7 @@ if __name__ == "__main__":
         write(record, output.device)
         sealed = seal_device(record, now())
         write(sealed, output.prediction)
-        costs = calibrate(device, record, now)
-        write(costs, output.calibration)
 
         report(record, f"device_query {name}", record)
         digits = file_sha256(output.prediction)[:12]
         say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings, sealed as {digits}")
-        digits = file_sha256(output.calibration)[:12]
-        say(f"calibration {name}: {len(costs.constants)} costs in {costs.elapsed_s:.1f} s, sealed as {digits}")

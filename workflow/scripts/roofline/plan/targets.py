@@ -108,6 +108,10 @@ class Cells:
             names += [f"{device}/{rule}/{case}" for device in devices for case in self.cases(rule, device)]
         return names + [f"{device}/{rule}/{DRAWN}" for device in self.gpus for rule in self.drawn(device)]
 
+    def calibrations(self) -> list[str]:
+        """Return the record names of what work costs the host of each device."""
+        return [f"{device}/calibration" for device in self.devices]
+
     def records(self) -> list[str]:
         """Return the names of all records that tables, pages and pictures are made from."""
         names = [f"{device}/{name}" for name in OF_EACH_DEVICE for device in self.devices]
@@ -133,6 +137,10 @@ class Cells:
         peer = discovery.peer_name(level)
         devices = [device, peer] if peer else [device]
         return self.gpus if devices == self.gpus[:2] else devices
+
+    def measured_next_to(self, device: str) -> list[str]:
+        """Return the other GPUs whose jobs run next to those of a device; none for a CPU, which is measured alone."""
+        return [gpu for gpu in self.gpus if gpu != device] if device in self.gpus else []
 
     def loads_all(self, device: str, level: str) -> bool:
         """Return whether the job of a level puts all GPUs under load: that of the first two."""

@@ -13,6 +13,7 @@ from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
 
 INCOMPLETE = Path(".snakemake", "incomplete")
+CALIBRATION = "/calibration.json"  # of a device
 
 
 def list_disturbed_records(results: Path, record_names: Collection[str]) -> list[str]:
@@ -22,12 +23,17 @@ def list_disturbed_records(results: Path, record_names: Collection[str]) -> list
     return [str(results / path) for path in repeatable if path.removesuffix(".json") in record_names]
 
 
-def copy_aside(results: Path, records: Iterable[str], stale: Collection[str]) -> None:
-    """Copy these records and those next to them, which their jobs may measure too, but not stale ones: what other
-    settings gave is kept in no case."""
-    for folder in {Path(record).parent for record in records}:
+def copy_aside(results: Path, records: Collection[str], stale: Collection[str]) -> None:
+    """Copy these records and those next to them, which their jobs may measure too.
+
+    Stale ones are left out, since what other settings gave is kept in no case. So are calibrations, and records that
+    carry the hash of one that is measured again: a new seal does not hold for what was measured before it.
+    """
+    calibrations = {path for path in records if path.endswith(CALIBRATION)}
+    for folder in {Path(record).parent for record in records if record not in calibrations}:
         for path in folder.glob("*.json"):
-            if str(path) not in stale:
+            sealed = {str(results / seal) for seal in getattr(read_record(path), "seals", {})}
+            if str(path) not in stale and sealed.isdisjoint(calibrations):
                 aside = COPIES / path.relative_to(results)
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, aside)

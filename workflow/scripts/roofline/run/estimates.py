@@ -13,7 +13,7 @@ from roofline.run.planned_jobs import PlannedJob
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
 START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
-FIXED_S = {"device_query": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
+FIXED_S = {"device_query": 2.0, "calibration": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
 BUDGETS = 3  # time budgets that a measuring job spends
 SEARCH_S = 0.5  # at most, of a GPU: the search runs out of candidates
 

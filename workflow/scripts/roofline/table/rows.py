@@ -631,6 +631,7 @@ class Roofline(TableRow):
 
     @property
     def records_to_repeat(self) -> list[str]:
-        """The records that a failed check names, which `make AGAIN=1` re-measures; calibrations are left out."""
-        records = {record for failure in self.doubting_failures for record in failure.records}
-        return sorted(record for record in records if not record.endswith("/calibration.json"))
+        """The records that `make AGAIN=1` measures again: those that a failed check names, and disturbed calibrations,
+        which doubt no figure but every prediction."""
+        checks = [check for check in self.checks if check.doubts_figures and check.result in ("fail", "note")]
+        return sorted({record for check in checks for record in check.records})
