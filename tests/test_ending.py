@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import os
 import random
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from workflow_run import TINY, heed_ctrl_c, new_checkout, surroundings
+from workflow_run import CHECKOUT, TINY, heed_ctrl_c, new_checkout, surroundings
 
 PATIENCE_S = 60
 RANDOM_MOMENTS, LONGEST_S = 20, 4.0
@@ -81,6 +82,19 @@ def test_nothing_goes_on_and_nothing_is_traced(tmp_path, way, moment):
     assert "Traceback" not in said and started.returncode in STATUS[way]
     wait_until(lambda: not processes(root))
     assert not (root / "results/cpu/peak_flops/fp32.json").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_a_tool_has_started_ends_with_the_tool(tmp_path):
+    code = "import json, sys; from pathlib import Path; from roofline.run import folder; "
+    code += f"folder.measure({RUN[-1:]}, json.loads(sys.argv[1]), Path('run'))"
+    environment = surroundings() | {"PYTHONPATH": str(CHECKOUT / "workflow/scripts")}
+    tool = subprocess.Popen([sys.executable, "-c", code, json.dumps(TINY)], cwd=tmp_path, env=environment)
+    wait_until((tmp_path / "run/logs/cpu/device_query.log").exists)
+    tool.kill()
+    tool.wait()
+    wait_until(lambda: not processes(tmp_path / "run"))
+    assert not (tmp_path / "run" / RUN[-1]).exists()
 
 
 @pytest.mark.slow

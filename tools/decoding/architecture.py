@@ -6,7 +6,7 @@ from typing import Literal
 from number_formats import NumberFormat
 
 # What the cost of a step depends on.
-Part = Literal["attention", "KV cache", "state", "MLP", "experts", "head"]
+Part = Literal["attention", "KV cache", "state", "MLP", "experts", "head", "exchange"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Attention:
     state_bytes: int = 0  # of a sequence, whatever its context
     state_dtype: str = "fp32"  # of its products
     state_multiply_adds: int = 0  # of a token with the state
+    heads: int = 1  # of queries; of a state those of its keys
+    key_heads: int = 0  # of keys and values; 0 if the cache has no heads
 
     def kept_tokens(self, context: int) -> int:
         """Return of how many tokens K/V are kept for a sequence of `context` tokens."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bound import CardCeilings, CardLimits, datasheet_ceilings
+from exchange import CardLink
 
 import roofline.api as api
 
@@ -53,14 +54,25 @@ def load_card(name: str) -> CardLimits:
             datasheet_tflops=vendor_peaks,
             usd_per_hour=(run.manifest.times.usd_per_hour or 0) / gpus or None,  # the manifest's is of the machine
             read_power_w=read.energy.power_w if read.energy and not read.energy.reason else None,
+            link=_find_link(run, device),
         )
     raise api.UserError(f"{name}: no device there has both memory and GEMM ceilings")
 
 
+def _find_link(run: api.Run, device: str) -> CardLink | None:
+    """Return the link of a device to the others of its run, as measured, or by its datasheet; None if it has none."""
+    rows = [row for row in run.roofline.ceilings if row.device == device and row.kind == "memory" and row.both_ways]
+    both_gb_per_s = [row.gb_per_s for row in rows if row.peer and not row.doubt]
+    if both_gb_per_s:
+        return CardLink(max(both_gb_per_s) / 2, "as measured between two cards")
+    nvlink = run.devices[device].datasheet.nvlink
+    return CardLink(nvlink.gb_per_s, "the datasheet's NVLinks") if nvlink else None
+
+
 def load_datasheet_card(name: str) -> CardLimits:
     """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
-    sheets = api.datasheets.read_datasheets(DATASHEETS)["cards"].values()
-    cards = {device_name: card for card in sheets for device_name in card["device_names"]}
+    sheets = api.datasheets.read_datasheets(DATASHEETS)
+    cards = {device_name: card for card in sheets["cards"].values() for device_name in card["device_names"]}
     similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
     if name not in cards and len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
@@ -69,4 +81,7 @@ def load_datasheet_card(name: str) -> CardLimits:
     origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
     memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])
     ceilings = datasheet_ceilings(cards[name])
-    return CardLimits(name, origin, memory_bytes, memory_ceiling, ceilings, datasheet_tflops=ceilings.tflops)
+    links = next((count for key, count in sheets["nvlinks"].items() if sheets["cards"][key] is cards[name]), 0)
+    gb_per_s = links * sheets["nvlink"][cards[name]["compute_capability"]]["gb_per_s"] if links else 0
+    link = CardLink(gb_per_s, "the datasheet's NVLinks") if links else None
+    return CardLimits(name, origin, memory_bytes, memory_ceiling, ceilings, datasheet_tflops=ceilings.tflops, link=link)

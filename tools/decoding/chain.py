@@ -6,7 +6,7 @@ The stream of a sequence is kept twice: as it is, to be added to, and scaled by 
 multiplied. Blocks that write it leave the sums of its squares, by which the next product scales its results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,7 @@ class Chain(CudaImplementation):
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
             qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
-            scales = [arrays[name] for name in ("keys_scales", "values_scales") if name in arrays]
-            caches = arrays["keys"], arrays["values"]
-            attend = partial(self.attend, (self.query, *caches, *self.attention_arguments, *scales))
+            attend = self._make_attention(arrays)
             output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
@@ -139,6 +137,11 @@ class Chain(CudaImplementation):
         inputs = (self.weights["tokens"], self.weights["embedding"], self.weights["0.input_norm"])
         arguments = (*inputs, self.stream, self.scaled, self.squares, numpy.int32(self.model.hidden))
         return partial(launch, arguments)
+
+    def _make_attention(self, arrays: Mapping[str, Array]) -> Launch:
+        scales = [arrays[name] for name in ("keys_scales", "values_scales") if name in arrays]
+        caches = arrays["keys"], arrays["values"]
+        return partial(self.attend, (self.query, *caches, *self.attention_arguments, *scales))
 
     def _make_normed_product(self, kind: int, squares_parts: int, weights: Array, **tensors: Array) -> Launch:
         """Return a product of the scaled stream, whose results are scaled by `squares_parts` sums of squares a row."""

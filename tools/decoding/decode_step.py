@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import config_file
 import numpy
+from architecture import Model
 from chain import GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS, NumberFormat
@@ -51,7 +52,7 @@ class DecodeStep(api.Operator):
     constants: ClassVar = {"gpu": GPU_CONSTANTS}
 
     def jobs(self, config: Any) -> list[api.Job]:
-        settings, jobs = config.decode_step, []
+        settings, jobs = getattr(config, self.rule), []
         sizes = [(batch, context) for context in settings.contexts for batch in settings.batch_sizes]
         for entry in map(config_file.find_model, settings.models):
             cases = tuple(make_case(entry, batch, context, settings.kv_dtype) for batch, context in sizes)
@@ -60,9 +61,16 @@ class DecodeStep(api.Operator):
 
     # -- counts
 
+    def _counted_model(self, case: api.Case) -> Model:
+        """Return the model, as much of it as one card holds."""
+        return config_file.read_model(case.params["config"])
+
+    def _free_bytes(self, device: api.Device) -> int:
+        return device.identity.memory_free_bytes
+
     def _step_operations(self, case: api.Case) -> list[ModelOperation]:
-        model = config_file.read_model(case.params["config"])
-        return step_operations(model, case.shape["batch"], case.shape["context"], _cache_format(case))
+        model = self._counted_model(case)
+        return step_operations(model, case.shape["batch"], case.shape["context"], cache_format(case))
 
     def flops(self, case: api.Case, scope: str | None = None) -> int:
         return round(sum(operation.count * operation.flops for operation in self._step_operations(case)))
@@ -79,8 +87,8 @@ class DecodeStep(api.Operator):
 
     def unsupported(self, device: api.Device, case: api.Case) -> str | None:
         """Return why a case does not fit the memory, with the number of layers that would; None if it fits."""
-        model, free_bytes = config_file.read_model(case.params["config"]), device.identity.memory_free_bytes
-        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], _cache_format(case))
+        model, free_bytes = self._counted_model(case), self._free_bytes(device)
+        cache_bytes = case.shape["batch"] * model.cache_bytes(case.shape["context"], cache_format(case))
         needed_bytes = model.weight_bytes + cache_bytes + api.LIBRARY_WORKSPACE_BYTES
         if needed_bytes <= free_bytes:
             return None
@@ -162,7 +170,8 @@ def make_case(entry: Mapping[str, Any], batch: int, context: int, kv_dtype: str 
     return api.Case({"batch": batch, "context": context}, dtype_of(entry), name, params)
 
 
-def _cache_format(case: api.Case) -> NumberFormat:
+def cache_format(case: api.Case) -> NumberFormat:
+    """Return the format of a case's keys and values."""
     kv_dtype = case.params["kv_dtype"]
     return PLAIN_FORMATS["fp8" if kv_dtype == attention.FP8 else kv_dtype]
 

@@ -171,7 +171,8 @@ def grouped_attention(reader: LayerReader) -> AttentionParts:
     numbers, multiply_adds = kv_heads * sizes, heads * sizes
     of_cache = 0 if reader.shared else numbers, numbers
     chunked = reader.kind == CHUNKED
-    return linears, vectors, Attention(*of_cache, multiply_adds, reader.window, common_size, chunked=chunked)
+    counts = {"heads": heads, "key_heads": kv_heads}
+    return linears, vectors, Attention(*of_cache, multiply_adds, reader.window, common_size, chunked=chunked, **counts)
 
 
 def delta_attention(reader: LayerReader) -> AttentionParts:
@@ -201,7 +202,7 @@ def delta_attention(reader: LayerReader) -> AttentionParts:
     state_bytes = state_format.matrix_bytes(elements, 1) + reader.plain.matrix_bytes(convolved, kernel - 1)
     # A token multiplies the state with its key, adds an outer product to it, and multiplies it with its query.
     state = {"state_bytes": state_bytes, "state_dtype": state_format.product_dtype}
-    return linears, vectors, Attention(0, 0, 0, **state, state_multiply_adds=3 * elements)
+    return linears, vectors, Attention(0, 0, 0, **state, state_multiply_adds=3 * elements, heads=key_heads)
 
 
 def latent_attention(reader: LayerReader) -> AttentionParts:
@@ -234,7 +235,7 @@ def latent_attention(reader: LayerReader) -> AttentionParts:
     ]
     numbers, multiply_adds = rank + rotary_size, heads * (rank + rotary_size + rank)
     unabsorbed = heads * (key_size + value_size)
-    return linears, vectors, Attention(numbers, numbers, multiply_adds, reader.window, None, unabsorbed)
+    return linears, vectors, Attention(numbers, numbers, multiply_adds, reader.window, None, unabsorbed, heads=heads)
 
 
 def layers_alike(reader: LayerReader) -> Layers:

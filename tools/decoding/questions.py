@@ -50,10 +50,12 @@ def add_answers(steps: Steps, request: GenerationRequest, speculation: Speculati
 
     The prefill is of a prompt that is alone on the card, the output rate of a batch of such requests.
     """
-    model, card, first_token, first_token_sustained_s = steps[0].model, steps[0].card, None, None
+    split, card, first_token, first_token_sustained_s = steps[0].split, steps[0].card, None, None
     if request.prompt:
-        prefill = prefill_operations(model, request.prompt, request.prefix, steps[0].cache_format)
-        first_token, first_token_sustained_s = bound_step(prefill, card.burst), sustained_step_s(prefill, card)
+        prefill = prefill_operations(split.shard, request.prompt, request.prefix, steps[0].cache_format)
+        exchange_s = split.exchange_s(card.link, request.prompt - request.prefix, 1)
+        first_token = bound_step(prefill, card.burst, exchange_s)
+        first_token_sustained_s = sustained_step_s(prefill, card, exchange_s)
     answers: dict[str, Any] = {"first_token": first_token, "first_token_sustained_s": first_token_sustained_s}
     answered: list[DecodeStepBound] = []
     for step in steps:
@@ -94,12 +96,12 @@ def _output_rate(step: DecodeStepBound, request: GenerationRequest, prompt_s: fl
     contexts = numpy.arange(first + 1, last + 1)
     memory_times = numpy.interp(contexts, knots, [bound.memory_s for bound in bounds])
     compute_times = numpy.interp(contexts, knots, [bound.compute_s for bound in bounds])
-    steps_s = float(numpy.maximum(memory_times, compute_times).sum())
+    steps_s = float((numpy.maximum(memory_times, compute_times) + step.exchange_s).sum())
     return step.batch * request.answer / (step.batch * prompt_s + steps_s)
 
 
 def _bound_plain_step(step: DecodeStepBound, batch: int, context: int) -> Bound:
-    operations = step_operations(step.model, batch, context, step.cache_format, expected=True)
+    operations = step_operations(step.split.shard, batch, context, step.cache_format, expected=True)
     return bound_step(operations, step.card.burst)
 
 

@@ -29,7 +29,7 @@ def draw_speeds(steps: Sequence[Steps], measured: MeasuredSteps) -> Figure:
 
 
 def _draw_panel(axes: Axes, steps: Steps, measured: MeasuredSteps) -> None:
-    axes.set_title(style.shorten_middle(steps[0].card.title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
+    axes.set_title(style.shorten_middle(steps[0].title, 0.85 * axes.bbox.width, style.TEXT_SIZE + 1), pad=6)
     lines = group_by(sorted(steps, key=lambda step: step.batch), lambda step: step.context)
     for colour, (context, line_steps) in zip(cycle(CONTEXT_COLOURS), lines.items(), strict=False):
         batches, look = [step.batch for step in line_steps], {"color": colour, "lw": 1.3, "zorder": 3}

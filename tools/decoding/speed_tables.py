@@ -18,12 +18,14 @@ import roofline.api as api
 
 HEAD_WIDTH = 8  # letters of a line in the head of a column
 SCHEMA_VERSION = 1  # of the data
-OBJECTS = ("model", "card", "cache_format", "expected", "bound", "first_token")  # of a step; its rows have numbers
+OBJECTS = ("split", "card", "cache_format", "expected", "bound", "first_token")  # of a step; its rows have numbers
 STEP_FIELDS = [field.name for field in fields(DecodeStepBound) if field.name not in OBJECTS]
 STEP_FIELDS += ["tokens_per_s", "most_tokens_per_s", "usd_per_million_tokens"]
+STEP_FIELDS += ["cards", "card_weight_bytes", "card_cache_bytes", "exchange_s", "exchange_origin"]
 MODEL_FIELDS = ("parameters", "active_parameters", "weight_bytes")
 LISTED_CONTEXT = 1024  # tokens of each sequence that the list of models counts
 UNFIT, UNFIT_LEGEND = "*", "*: does not fit the memory"
+FITS = {None: "unknown", True: "yes", False: "no"}
 
 
 class MeasuredStep(NamedTuple):
@@ -56,6 +58,7 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
         "step at least": api.duration(step.bound.seconds),
         "measured": api.duration(measured.seconds) if measured else "-",
         "of the bound": api.percent(step.bound.seconds / measured.seconds) if measured else "-",
+        "exchange": api.duration(step.exchange_s) if step.exchange_s else "-",
         "one by one": api.duration(step.expected.without_overlap_s) if has_room else "-",
         "sustained": api.duration(step.sustained_s) if step.sustained_s and not speculative else "-",
         "J per token": api.number(measured.joules_per_token) if measured and measured.joules_per_token else "-",
@@ -63,7 +66,7 @@ def _build_row(step: DecodeStepBound, measured: MeasuredStep | None) -> dict[str
         "limited by": step.expected.limited_by,
         "largest part": f"{part} {api.percent(share)}" if has_room else "-",
         "memory": api.capacity(step.memory_bytes),
-        "fits": {None: "unknown", True: "yes", False: "no"}[step.fits],
+        "fits": FITS[step.fits],
     }
 
 
@@ -108,7 +111,7 @@ def list_steps(steps: Sequence[Steps], measured: MeasuredSteps, asked: Mapping[s
 
 def build_comparison_table(steps: Sequence[Steps]) -> api.MarkdownTable:
     """Return speeds of one model on several cards and their dollars, with the cheapest card on which a batch fits."""
-    names, rows = _name_cards(card_steps[0].card.title for card_steps in steps), []
+    names, rows = _name_cards(card_steps[0].title for card_steps in steps), []
     for row_steps in zip(*steps, strict=True):
         row = [str(row_steps[0].batch), str(row_steps[0].context)]
         prices = {}
@@ -122,9 +125,23 @@ def build_comparison_table(steps: Sequence[Steps]) -> api.MarkdownTable:
     return api.drop_empty_columns(["batch", "context", *heads, "cheapest"], rows, left_columns=0)
 
 
+def build_split_table(splits: Sequence[DecodeStepBound]) -> api.MarkdownTable:
+    """Return what each number of cards holds and exchanges in one step of the model, and its speed and dollars."""
+    rows = []
+    for step in splits:
+        row = {"cards": str(step.cards), "weights per card": api.capacity(step.card_weight_bytes)}
+        row["K/V per card"] = api.capacity(step.card_cache_bytes)
+        row["fits"] = FITS[step.fits]
+        row["largest batch"] = "unknown" if step.largest_batch is None else str(step.largest_batch)
+        row["exchange"] = api.duration(step.exchange_s) if step.exchange_s else "-"
+        row["all-reduces"] = step.exchange_origin or "-"
+        rows.append(row | {"step at least": api.duration(step.bound.seconds), **_format_speeds(step)})
+    return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
+
+
 def _name_cards(titles: Iterable[str]) -> list[str]:
     """Return short names of cards, numbered where two are alike."""
-    names = [title.partition(" (")[0].removeprefix("NVIDIA ") for title in titles]
+    names = [title.partition(" (")[0].replace("NVIDIA ", "") for title in titles]
     return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 

@@ -13,7 +13,6 @@ import signal
 import sys
 
 INTERRUPTED, PARENT = 130, os.getppid()
-PR_SET_PDEATHSIG = 1
 # Imports take a second. An exception would be shown: pydantic wraps what is raised while it builds a model.
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -162,7 +161,7 @@ def describe_record(name: str) -> str:
 
 def end_with_make() -> None:
     """Have the kernel send this process SIGTERM when make ends, however that ends, `kill -9` included."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(folder.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != PARENT:  # it has ended already
         sys.exit(INTERRUPTED)
 

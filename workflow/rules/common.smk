@@ -100,9 +100,19 @@ def cores_of(wildcards):
     return workflow.cores if wildcards.device == "cpu" else 1
 
 
+def level_for(level, wildcards):
+    """Return a level, which may be a function of wildcards."""
+    return level(wildcards) if callable(level) else level
+
+
+def peer_level(operator, wildcards):
+    """Return the level between the GPUs that a job of an operator takes together; "" if it takes one."""
+    return CELLS.peer_level(operator, wildcards.device)
+
+
 def takes(name, level, wildcards):
     """Return 1 if a measurement needs this lock, else 0."""
-    return int(name in CELLS.locks(wildcards.device, level))
+    return int(name in CELLS.locks(wildcards.device, level_for(level, wildcards)))
 
 
 def slots(level=""):
@@ -112,7 +122,7 @@ def slots(level=""):
 
 def locks_of(level, wildcards):
     """Return the locks that a job's script takes, by which this run's next job, and other runs, wait for it."""
-    return " ".join(CELLS.locks(wildcards.device, level))
+    return " ".join(CELLS.locks(wildcards.device, level_for(level, wildcards)))
 
 
 def exclusive(level=""):
@@ -142,7 +152,7 @@ def load_program(level, wildcards):
 
 def identity(level, wildcards):
     """Return the devices that a job measures, at a level of memory if any, with their drivers and libraries."""
-    return CELLS.identity(CELLS.measured_together(wildcards.device, level))
+    return CELLS.identity(CELLS.measured_together(wildcards.device, level_for(level, wildcards)))
 
 
 def peak_settings(wildcards):

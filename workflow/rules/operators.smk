@@ -116,9 +116,9 @@ for OPERATOR in CELLS.timed:
             ENVIRONMENT
         threads: cores_of
         resources:
-            **exclusive(),
+            **exclusive(partial(peer_level, OPERATOR)),
         params:
-            identity=partial(identity, ""),
+            identity=partial(identity, partial(peer_level, OPERATOR)),
             operator=OPERATOR,
             operators=CELLS.own_file(OPERATOR),
             settings=partial(operator_settings, OPERATOR),

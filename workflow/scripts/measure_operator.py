@@ -25,15 +25,16 @@ def measure_operator_job(
     scopes: list[str] | None,
     cold: bool,
     budget: TimingBudget,
+    peer: str | None = None,
 ) -> OperatorRecord:
-    """Measure a job of an operator on the device of this name.
+    """Measure a job of an operator on the device of this name, and on its `peer` if the operator takes two.
 
     `seals` are the paths of the device's and the operator's, and of the calibration. Raises ArithmeticError for a wrong
     result.
     """
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
-    device = discovery.open_device(name)
+    device = discovery.open_device(name, peer)
     plan = JobPlan(operator, device, planned_job, implementation_names, cold, scopes)
     measurements = measure_job(plan, sealed, budget)
     notes = [note for case in planned_job.cases for note in operator.notes(device, case)]
@@ -75,6 +76,7 @@ if __name__ == "__main__":
             scopes=settings["scopes"],
             cold=settings["cache"] == "cold",
             budget=TimingBudget(**settings["timing"]),
+            peer=settings.get("peer"),
         )
         write(record, snakemake.output[0])
         report(record, name, read(DeviceRecord, inputs.device))

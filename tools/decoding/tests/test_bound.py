@@ -208,5 +208,5 @@ def test_a_step_is_repeated_for_its_joules_per_token(monkeypatch, energy, joules
     monkeypatch.setattr(decode_step.DecodeStep, "inputs", lambda *case, seed: {})
     monkeypatch.setattr(decode_step.Chain, "make_prepared", lambda *of: SimpleNamespace(step=lambda scope: None))
     monkeypatch.setattr(decoding.api, "measure_memory_load", lambda *of: of[2] == 8 and SimpleNamespace(energy=energy))
-    one = SimpleNamespace(shape={"batch": 8, "context": 64}, gpu_time=SimpleNamespace(median_s=4e-3))
-    assert decoding.time_step(None, config_file.find_model("llama-3.2-1b"), one) == (4e-3, joules)
+    entry = config_file.find_model("llama-3.2-1b")
+    assert decoding.time_step(None, entry, 8, 64, 4e-3, None) == (4e-3, joules)

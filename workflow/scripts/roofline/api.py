@@ -40,9 +40,9 @@ from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.roofline_model import place_under_roof as analyse
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Array, UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Array, UnsupportedError, UserError
 from roofline.devices import datasheets, discovery
-from roofline.devices.base import Device
+from roofline.devices.base import CudaDevice, Device
 from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names
 from roofline.measure import ncu

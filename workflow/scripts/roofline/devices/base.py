@@ -1,6 +1,7 @@
 """What every kind of device offers: who it is, how it is measured, and what is run on it to find its ceilings."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeGuard
@@ -421,6 +422,12 @@ class CudaDevice(Device, Protocol):
         """Yield the points of the energy roofline."""
 
     # -- memory, links and peers
+    def current(self) -> AbstractContextManager:
+        """Return a block within which this card is CUDA's current device, as it must be where methods of a peer run."""
+
+    def open_peer(self) -> "CudaDevice":
+        """Return the peer, with a stream of its own. Raises UnsupportedError where memory may not be shared."""
+
     def copy(self, source: Any, destination: Any) -> None:
         """Queue a copy by the driver on the device's stream."""
 

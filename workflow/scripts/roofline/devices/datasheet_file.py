@@ -95,6 +95,7 @@ class Datasheets(StrictModel):
     rate_classes: dict[str, RateClass]
     architectures: dict[CapabilityText, ArchitectureRates]
     nvlink: dict[CapabilityText, NvlinkEntry]
+    nvlinks: dict[str, PositiveInt] = {}
     cards: dict[str, CardModel]
 
 
@@ -112,4 +113,6 @@ def read_datasheets(path: Path | str) -> dict:
         if card["rate_class"] not in classes:
             allowed = ", ".join(classes)
             raise UserError(f"{path}: cards.{card_id}.rate_class: {card['rate_class']!r}, must be one of {allowed}")
+    if unknown := [card_id for card_id in content.get("nvlinks", ()) if card_id not in content["cards"]]:
+        raise UserError(f"{path}: nvlinks: {', '.join(unknown)} is not a card of the file")
     return content

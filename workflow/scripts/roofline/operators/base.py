@@ -259,6 +259,7 @@ class Operator(ABC):
     prerequisite: ClassVar[Prerequisite | None] = None
     cached_when_warm: ClassVar[bool] = True  # warm inputs that fit the last-level cache have its ceiling as their roof
     path: str | None = None  # of the user's file, as the config names it
+    cards: ClassVar[int] = 1  # GPUs that compute a case together; of 2, the second is the peer of an opened device
     measured_with_ceilings: ClassVar[bool] = False  # the jobs of rule peak_flops measure it
     profiled_in_thorough: ClassVar[int] = 1  # shapes whose hardware counters are read; by default it is one
     compared: ClassVar[bool] = True  # also measured on the CPU of a machine with a GPU

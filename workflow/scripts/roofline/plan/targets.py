@@ -161,6 +161,11 @@ class Cells:
         on_path = [lock.HOST_PATH_LOCK] if level in TRANSFER_TARGETS else []
         return [self.gpu_locks[used] for used in self.measured_together(device, level)] + on_path
 
+    def peer_level(self, rule: str, device: str) -> str:
+        """Return the level between the GPUs that a job of an operator takes together, p2p_gpu1; "" if it takes one."""
+        others = [gpu for gpu in self.gpus if gpu != device] if device in self.gpus else []
+        return f"{PEER}_{others[0]}" if others and self.timed[rule].cards > 1 else ""
+
     # -- what jobs are given, and what makes their results stale
 
     def identity(self, devices: Sequence[str]) -> dict[str, str]:
@@ -222,7 +227,8 @@ class Cells:
         if case == DRAWN:
             quick = fill_by_effort(self.operators[rule].Settings(), "quick")
             return {"timing": timing(quick), **self._drawn_task(rule, device)}
-        return {"timing": timing(getattr(self.config, rule)), **self._task(rule, device, self.jobs[rule][case])}
+        peer = {"peer": discovery.peer_name(level)} if (level := self.peer_level(rule, device)) else {}
+        return {"timing": timing(getattr(self.config, rule)), **self._task(rule, device, self.jobs[rule][case]), **peer}
 
     def _drawn_task(self, rule: str, device: str) -> dict[str, Any]:
         """Return how many shapes of an operator are drawn and how they are measured: in its first scope."""

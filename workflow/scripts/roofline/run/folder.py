@@ -2,8 +2,10 @@
 
 import argparse
 import contextlib
+import ctypes
 import fcntl
 import logging
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from roofline.run.jobs import JOBS, Failure, failures
 
 CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
+PR_SET_PDEATHSIG = 1
 
 
 def list_stale_outputs(args: argparse.Namespace) -> list[str]:
@@ -51,6 +54,11 @@ def require_no_living_run(folder: Path) -> None:
         run_lock.take(file.fileno(), fcntl.LOCK_SH)
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process with the one that started it, however that ends; its jobs end with it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def measure(
     targets: Sequence[str], config: dict, folder: Path, limit_s: float | None = None, options: Sequence[str] = ()
 ) -> dict[str, Failure]:
@@ -68,7 +76,10 @@ def measure(
     command += ["--directory", str(folder), *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
-            failed = subprocess.run(command, stdout=output, stderr=output, timeout=limit_s, check=False).returncode != 0
+            done = subprocess.run(
+                command, stdout=output, stderr=output, timeout=limit_s, check=False, preexec_fn=_end_with_parent
+            )
+            failed = done.returncode != 0
         except subprocess.TimeoutExpired:
             reason = "there was no time for it"
     missing = [target for target in targets if failed and _written_at(folder / target) < started]

@@ -1,8 +1,11 @@
 """A GPU, opened by CuPy: what it reports of itself, its ceilings, and the graphs of our kernels."""
 
 import contextlib
+import copy
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from roofline.core import levels
@@ -12,6 +15,7 @@ from roofline.core.terms import AccessPattern, ComputeUnit, DeviceKind, Unsuppor
 from roofline.devices import datasheets
 from roofline.devices.base import BandwidthBenchmark, CudaDevice, GpuLimits, Identity, PlannedDevice, PointerChase, Step
 from roofline.devices.gpu import cache_benchmarks, driver_calls, gpu_fma, hbm_benchmarks, instruction_kernels, nvml
+from roofline.devices.gpu.card_pair import require_access
 from roofline.devices.gpu.cuda_arrays import CudaArrays
 from roofline.devices.gpu.cuda_timing import CudaTimer
 from roofline.devices.gpu.energy_kernels import make_energy_kernels
@@ -115,13 +119,18 @@ class GpuDevice(PlannedGpu):
     def __init__(self, identity: Identity, peer: Identity | None = None):
         """Open a GPU, with a peer for what is measured between the two."""
         super().__init__(identity, peer)
-        cupy = self.xp
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
         visible = nvml.visible_gpus() if identity.nvml and nvml.initialise() else []
         handles = {nvml.query("DeviceGetUUID", handle): handle for handle in visible}
         self._handle = handles.get(identity.uuid)
         self._peer_handle = handles.get(peer.uuid) if peer else None
+        self._number = 0  # of CUDA
+        self._make_stream()
+
+    def _make_stream(self) -> None:
+        """Make a stream on CUDA's current device, and what works on it: arrays, timing, the reports of kernels."""
+        cupy = self.xp
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
 
         def load_kernel(*spec: Any) -> Any:
             return self.load_kernel(*spec)  # as it is when the kernel is needed: tests replace it
@@ -141,6 +150,24 @@ class GpuDevice(PlannedGpu):
         # What our kernels report: cycles and nanoseconds; the sum of what they read, where `report_sum` is not 0.
         self.kernel_clock = cupy.zeros(2, cupy.uint64)
         self.word_sum, self.report_sum = cupy.zeros(1, cupy.uint32), cupy.zeros(1, cupy.uint32)
+
+    def current(self) -> AbstractContextManager:
+        """Return a block within which this card is CUDA's current device, as it must be where methods of a peer run."""
+        return self.xp.cuda.Device(self._number)
+
+    @cache  # noqa: B019 the device lives as long as its process
+    def open_peer(self) -> "GpuDevice":
+        """Return the peer, with a stream of its own; each card may access the other's memory from then on.
+
+        Raises UnsupportedError where it may not.
+        """
+        peer = copy.copy(self)
+        peer.identity, peer.peer, peer._number = require_access(self), self.identity, 1
+        peer.name = peer.identity.device
+        peer._handle, peer._peer_handle = self._peer_handle, self._handle
+        with peer.current():
+            peer._make_stream()
+        return peer
 
     # -- what it is
 
