@@ -9,6 +9,7 @@ from exchange import CardLink
 import roofline.api as api
 
 DATASHEETS = Path(__file__).resolve().parents[2] / "config" / "datasheets.yaml"
+PAIR = 2  # cards of a measured link
 MOST_SUGGESTIONS = 5  # names that an unknown one is answered with
 
 
@@ -63,8 +64,11 @@ def _find_link(run: api.Run, device: str) -> CardLink | None:
     """Return the link of a device to the others of its run, as measured, or by its datasheet; None if it has none."""
     rows = [row for row in run.roofline.ceilings if row.device == device and row.kind == "memory" and row.both_ways]
     both_gb_per_s = [row.gb_per_s for row in rows if row.peer and not row.doubt]
+    reduced = [size for row in run.roofline.all_reduces if device in (row.device, row.peer) for size in row.sizes]
+    seconds = {size.size_bytes: size.time_s for size in reduced if not size.doubt}
     if both_gb_per_s:
-        return CardLink(max(both_gb_per_s) / 2, "as measured between two cards")
+        all_reduces = {PAIR: seconds} if seconds else {}
+        return CardLink(max(both_gb_per_s) / 2, "as measured between two cards", all_reduces)
     nvlink = run.devices[device].datasheet.nvlink
     return CardLink(nvlink.gb_per_s, "the datasheet's NVLinks") if nvlink else None
 

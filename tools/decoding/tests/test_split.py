@@ -1,7 +1,9 @@
 """A model split over cards: what each holds, what they exchange, and the command."""
 
 import json
+from types import SimpleNamespace
 
+import card_limits
 import config_file
 import decoding
 import pytest
@@ -15,6 +17,7 @@ from test_bound import BF16, MODELS, REFERENCE, in_an_empty_folder, made
 
 LINK = CardLink(400.0, "made up")
 CARD = CardLimits("A card", "made up", 80 * 10**9, "hbm_read", CardCeilings(4000.0, {"bf16": 800.0}), link=LINK)
+SIZES = ((1024, 2.3e-6, None), (4096, 9e-6, "blocks disagree"), (16384, 2.6e-6, None))
 __all__ = ["in_an_empty_folder"]
 
 
@@ -133,3 +136,13 @@ def test_a_request_waits_for_the_exchanges_of_all_its_steps(capsys):
 def test_what_is_wrong_is_named_in_a_line(capsys, arguments, words):
     status, said = made(capsys, *arguments)
     assert status == 1 and len(said.splitlines()) == 1 and all(word in said for word in words)
+
+
+def test_a_run_of_two_cards_has_the_times_of_their_exchanges():
+    sizes = [SimpleNamespace(size_bytes=size, time_s=time_s, doubt=doubt) for size, time_s, doubt in SIZES]
+    link = {"device": "gpu0", "kind": "memory", "both_ways": True, "peer": "gpu1", "gb_per_s": 780.0, "doubt": None}
+    reduced = SimpleNamespace(device="gpu0", peer="gpu1", sizes=sizes)
+    roofline = SimpleNamespace(ceilings=[SimpleNamespace(**link)], all_reduces=[reduced])
+    found = card_limits._find_link(SimpleNamespace(roofline=roofline), "gpu0")
+    assert found.gb_per_s == 390 and found.all_reduces == {2: {1024: 2.3e-6, 16384: 2.6e-6}}
+    assert [found.origin_of(cards) for cards in (2, 4)] == ["measured", "estimated"]
