@@ -6,6 +6,7 @@ from math import fsum
 from typing import Any
 
 import ncu_counts
+from collectives import Link
 
 import roofline.api as api
 
@@ -112,7 +113,11 @@ class RoofModel:
         measured = (ceiling for name in names for ceiling in self.ceilings if ceiling.name == name)
         return self._roof(level, next(measured, None), moved)
 
-    def _roof(self, level: str, ceiling: api.Ceiling | None, amount: float) -> LaunchRoof:
+    def roof_of_link(self, moved: float, link: Link) -> LaunchRoof:
+        """Return the roof of bytes that a link between GPUs carries."""
+        return self._roof("memory", link, moved)
+
+    def _roof(self, level: str, ceiling: api.Ceiling | Link | None, amount: float) -> LaunchRoof:
         if ceiling is None:
             return LaunchRoof(level, None, amount)
         rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9

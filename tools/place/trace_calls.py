@@ -3,18 +3,21 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from collectives import is_collective, link_bytes
 from formulas.base import Call, CallWork, Tensor, UnknownTypeError, find_formula
-from trace_events import MISSHAPED, Event, Trace
+from trace_events import MISSHAPED, Event, Trace, input_dims
+from trace_steps import find_step
 
 from roofline.api import group_by
 
-COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
+NO_SIZE = "collectives without a recorded size"
+UNKNOWN = (NO_OPERATOR, IN_GRAPH, NO_SIZE)  # what a kernel of a graph lacks, unless it ran outside
 
 
 @dataclass(frozen=True)
@@ -32,43 +35,80 @@ class CallLabel:
 Labels = dict[int, tuple[CallLabel, bool]]  # by place of the event, and whether it counts as a call
 
 
-def label_events(trace: Trace, events: Sequence[Event]) -> Labels:
+def label_events(trace: Trace, events: Sequence[Event], others: Iterable[Trace] = ()) -> Labels:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
-    Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
+    Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous: in this
+    trace, else in a step of one of the `others`.
     """
-    by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
-    threads = group_by(by_start, lambda operator: operator.thread)
-    callers = [_find_caller(trace, threads, event) for event in events]
-    places_by_call = group_by(range(len(events)), lambda place: callers[place] or (place,))
-    labels: Labels = {}
-    for call, places in places_by_call.items():
-        longest = max(places, key=lambda place: events[place].end - events[place].start)
-        label = _label(trace.operators.get(call), events[longest])
-        labels |= {place: (label, place == longest) for place in places}
-    _infer_labels(trace, events, labels)
+    labels = _label_calls(trace, events)
+    missing = _infer_labels(trace, events, labels, _list_outside(trace, events, labels))
+    for other in others:
+        if missing:
+            other_events = sorted(other.gpu, key=lambda event: event[:2])  # of one GPU, as eager code has it
+            step_events = [other_events[place] for place in find_step(other, other_events).places]
+            outside = _list_outside(other, step_events, _label_calls(other, step_events))
+            missing = _infer_labels(trace, events, labels, outside)
     return labels
 
 
-def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels) -> None:
-    """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
+def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
+    by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
+    threads = group_by(by_start, lambda operator: operator.thread)
+    callers = [_find_caller(trace, threads, event) for event in events]
+    # A collective, a copy over the link and a kernel of a graph are calls by themselves.
+    alone = [is_collective(event.name) or OVER_LINK.search(event.name) for event in events]
+    places_by_call = group_by(
+        range(len(events)), lambda place: (place,) if alone[place] else callers[place] or (place,)
+    )
+    labels: Labels = {}
+    label_by_arguments: dict[tuple, CallLabel] = {}
+    for places in places_by_call.values():
+        longest = max(places, key=lambda place: events[place].end - events[place].start)
+        operator, event = trace.operators.get(callers[longest]), events[longest]
+        arguments = (operator and (operator.name, id(operator.args)), event.name, id(event.args))
+        if arguments not in label_by_arguments:
+            label_by_arguments[arguments] = _label(operator, event)
+        label = label_by_arguments[arguments]
+        labels |= {place: (label, place == longest) for place in places}
+    return labels
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The calls that ran outside of CUDA graphs, by the kernels that they launched, in order."""
+
+    labels: dict[tuple, list[CallLabel]]
+    longest_kernel: dict[CallLabel, tuple]  # of the first call of a label
+
+
+def _list_outside(trace: Trace, events: Sequence[Event], labels: Labels) -> Outside:
     calls = [(place, label) for place, (label, is_call) in labels.items() if is_call]
-    longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}  # of its first call
+    longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}
     outside: dict[tuple, list[CallLabel]] = defaultdict(list)
+    for place, event in enumerate(events):
+        if labels[place][0].lacking not in UNKNOWN:
+            outside[_launch_key(event)].append(labels[place][0])
+    return Outside(outside, longest_kernel)
+
+
+def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside: Outside) -> bool:
+    """Replace the labels of events of CUDA graphs by those of the same kernels outside; return if some have none."""
     inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
-        label, _ = labels[place]
-        if label.lacking != NO_OPERATOR:
-            outside[_launch_key(event)].append(label)
-        elif _in_graph(trace, event):
+        if labels[place][0].lacking in UNKNOWN and _in_graph(trace, event):
             inside[_launch_key(event), event.correlation].append(place)
+    is_missing = False
     for (kernel, _), places in inside.items():
-        inferred = _labels_in_turn(outside.get(kernel, []), len(places))
+        inferred = _labels_in_turn(outside.labels.get(kernel, []), len(places))
         for place, label in zip(places, inferred, strict=True):
             if label is None:
-                labels[place] = (replace(labels[place][0], lacking=IN_GRAPH), True)
+                unknown = labels[place][0]
+                labels[place] = (unknown if unknown.kind == "collective" else replace(unknown, lacking=IN_GRAPH), True)
+                is_missing = True
             else:
-                labels[place] = (replace(label, inferred=True), longest_kernel[label] == kernel)
+                labels[place] = (replace(label, inferred=True), outside.longest_kernel[label] == kernel)
+    return is_missing
 
 
 def _labels_in_turn(outside: list[CallLabel], count: int) -> list[CallLabel | None]:
@@ -92,13 +132,13 @@ def _in_graph(trace: Trace, event: Event) -> bool:
 
 
 def _find_caller(trace: Trace, threads: dict[tuple, list[Event]], event: Event) -> int | None:
-    """Return the id of the operator that launched an event; None if there is none, or it does not matter.
+    """Return the id of the operator that launched an event; None if there is none.
 
     It is the id that the event or its launch has, or the operator of the thread that the launch is nested in.
     """
-    launch = trace.launches.get(event.correlation)
-    if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
+    if _in_graph(trace, event):
         return None
+    launch = trace.launches.get(event.correlation)
     for operator_id in (event.operator, launch and launch.operator):
         # Some versions repeat the correlation as the id.
         if operator_id in trace.operators and operator_id != event.correlation:
@@ -114,9 +154,13 @@ def _find_around(operators: list[Event], moment: float) -> int | None:
 
 
 def _label(operator: Event | None, event: Event) -> CallLabel:
-    if COLLECTIVE.search(event.name):
-        return CallLabel(event.name, kind="collective")
-    if operator is not None:
+    if is_collective(event.name):
+        tensors = Call("", read_inputs(operator.args), "").tensors() if operator else []
+        carried = link_bytes(event.name, event.args, tensors)
+        if carried is None:
+            return CallLabel(event.name, lacking=NO_SIZE, kind="collective")
+        return CallLabel(event.name, carried[1], CallWork(0, carried[0], 0), kind="collective")
+    if operator is not None and not OVER_LINK.search(event.name):
         return _operator_label(operator, event)
     if event.kind == "kernel":
         return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
@@ -147,7 +191,7 @@ def _operator_label(operator: Event, event: Event) -> CallLabel:
 
 def read_inputs(recorded: dict) -> tuple:
     """Return the arguments of a call: a tensor, a tuple of tensors, the text of a scalar or list, or None."""
-    dims, types = recorded.get("Input Dims") or [], recorded.get("Input type") or []
+    dims, types = input_dims(recorded), recorded.get("Input type") or []
     strides, scalars = recorded.get("Input Strides") or dims, recorded.get("Concrete Inputs") or [""] * len(dims)
     return tuple(map(_read_input, dims, types, strides, scalars))
 

@@ -74,6 +74,6 @@ def format_page(sections: Sequence[Section], source: str, pictures: Sequence[str
     """Return the sections of a trace as Markdown; `pictures` are files next to the page, one for each section."""
     parts = [f"# {Path(sections[0].report).name} under measured ceilings", f"Ceilings: {source}."]
     for section, picture in zip(sections, pictures, strict=True):
-        parts += [f"## GPU {section.gpu}", *step_notes(section)]
+        parts += [f"## {section.title}", *step_notes(section)]
         parts += [str(build_table(section.kernels)), f"![Operators]({picture})"]
     return "\n\n".join(parts) + "\n"

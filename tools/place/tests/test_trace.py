@@ -375,7 +375,7 @@ def without(trace: Written, *kinds: str, **head) -> Written:
     [
         (lambda: without(stepped([9]), "kernel"), "nothing ran on a GPU"),
         (lambda: without(stepped([9]), "cpu_op"), "no shapes were recorded"),
-        (lambda: without(stepped([9]), *trace_events.READ), "not a trace of torch.profiler"),
+        (lambda: without(stepped([9]), *trace_events.KINDS), "not a trace of torch.profiler"),
         (lambda: without(stepped([9]), deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X"}]), "AMD"),
         (lambda: without(stepped([9]), deviceProperties=[{"id": 0, "name": "NVIDIA A100"}]), "profiled on NVIDIA A100"),
         (lambda: None, "no such file"),
