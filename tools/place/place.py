@@ -40,7 +40,11 @@ def main(arguments: list[str]) -> int:
     """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
-    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz, and others that it takes shapes from")
+    parser.add_argument(
+        "--trace",
+        metavar="TRACE",
+        help="a Chrome trace of torch.profiler, .json or .json.gz, and others that it takes shapes from",
+    )
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     options = parser.parse_args(arguments)
     try:

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from collectives import is_collective, link_bytes
 from formulas.base import Call, CallWork, Tensor, UnknownTypeError, find_formula
@@ -14,6 +15,7 @@ from trace_steps import find_step
 from roofline.api import group_by
 
 OVER_LINK = re.compile(r"HtoD|DtoH")
+ACCUMULATE = "torch::autograd::AccumulateGrad"
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
 NO_SIZE = "collectives without a recorded size"
@@ -56,22 +58,51 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
     by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
     threads = group_by(by_start, lambda operator: operator.thread)
     callers = [_find_caller(trace, threads, event) for event in events]
-    # A collective, a copy over the link and a kernel of a graph are calls by themselves.
-    alone = [is_collective(event.name) or OVER_LINK.search(event.name) for event in events]
-    places_by_call = group_by(
-        range(len(events)), lambda place: (place,) if alone[place] else callers[place] or (place,)
-    )
+    # A collective and a copy over the link are calls by themselves.
+    alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
+    keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
+    gradients = Gradients(by_start)
     labels: Labels = {}
     label_by_arguments: dict[tuple, CallLabel] = {}
-    for places in places_by_call.values():
+    for places in group_by(range(len(events)), keys.__getitem__).values():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         operator, event = trace.operators.get(callers[longest]), events[longest]
-        arguments = (operator and (operator.name, id(operator.args)), event.name, id(event.args))
+        launched = [events[place].args for place in places]
+        sizes = gradients.before(operator) if operator else ()
+        arguments = operator and (operator.name, id(operator.args)), event.name, tuple(map(id, launched)), sizes
         if arguments not in label_by_arguments:
-            label_by_arguments[arguments] = _label(operator, event)
+            blocks = sum(prod(args.get("grid") or [0]) for args in launched)
+            label_by_arguments[arguments] = _label(operator, event, blocks, sizes, trace.ranks)
         label = label_by_arguments[arguments]
         labels |= {place: (label, place == longest) for place in places}
     return labels
+
+
+class Gradients:
+    """The sizes of the gradients of a trace, for operators on lists that are recorded without sizes."""
+
+    def __init__(self, by_start: Sequence[Event]):
+        self._accumulated = [operator for operator in by_start if operator.name == ACCUMULATE]
+        self._starts = [operator.start for operator in self._accumulated]
+        self._list_starts = [operator.start for operator in by_start if _lacks_sizes(operator)]
+
+    def before(self, operator: Event) -> tuple[int, ...]:
+        """Return the elements of each gradient of the backward pass before an operator on lists without sizes."""
+        if not _lacks_sizes(operator):
+            return ()
+        end = bisect_right(self._starts, operator.start)
+        last = self._starts[end - 1] if end else 0.0
+        begin = bisect_right(self._list_starts, last)
+        start = bisect_right(self._starts, self._list_starts[begin - 1]) if begin else 0
+        dims = (input_dims(gradient.args) for gradient in self._accumulated[start:end])
+        return tuple(prod(sizes[0]) for sizes in dims if sizes)
+
+
+def _lacks_sizes(operator: Event) -> bool:
+    if not operator.name.startswith(("aten::_foreach_", "aten::_fused_")):
+        return False
+    lists = zip(input_dims(operator.args), operator.args.get("Input type") or [], strict=False)
+    return any(kind == "TensorList" and not dims for dims, kind in lists)
 
 
 @dataclass(frozen=True)
@@ -153,15 +184,19 @@ def _find_around(operators: list[Event], moment: float) -> int | None:
     return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
 
 
-def _label(operator: Event | None, event: Event) -> CallLabel:
+def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[int, ...], ranks: int) -> CallLabel:
+    """Return the label of a call, by its operator, its longest event, and what `Call` holds besides."""
     if is_collective(event.name):
-        tensors = Call("", read_inputs(operator.args), "").tensors() if operator else []
-        carried = link_bytes(event.name, event.args, tensors)
+        recorded = operator.args if operator else {}
+        tensors = Call("", read_inputs(recorded), "").tensors()
+        carried = link_bytes(event.name, recorded | event.args, tensors)
         if carried is None:
             return CallLabel(event.name, lacking=NO_SIZE, kind="collective")
         return CallLabel(event.name, carried[1], CallWork(0, carried[0], 0), kind="collective")
     if operator is not None and not OVER_LINK.search(event.name):
-        return _operator_label(operator, event)
+        return _operator_label(
+            Call(_short_name(operator), read_inputs(operator.args), event.name, blocks, gradients, ranks)
+        )
     if event.kind == "kernel":
         return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
     # A copy or a memset. Over the link only the bytes that are read count: they cross it once.
@@ -170,9 +205,12 @@ def _label(operator: Event | None, event: Event) -> CallLabel:
     return CallLabel(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
 
 
-def _operator_label(operator: Event, event: Event) -> CallLabel:
+def _short_name(operator: Event) -> str:
+    return operator.name.removeprefix("aten::")
+
+
+def _operator_label(call: Call) -> CallLabel:
     """Return the label of an operator's call with the work that its formula gives, if it has one."""
-    call = Call(operator.name.removeprefix("aten::"), read_inputs(operator.args), event.name)
     formula = find_formula(call.name)
     shape = ", ".join(dict.fromkeys("x".join(map(str, tensor.dims)) for tensor in call.tensors()[:4] if tensor.dims))
     if formula is None:

@@ -3,7 +3,7 @@
 import gc
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,7 @@ class Trace:
     operators: dict[int, Event] = field(default_factory=dict)  # by id
     launches: dict[int, Event] = field(default_factory=dict)  # by correlation
     steps: list[Event] = field(default_factory=list)
+    ranks: int = 1  # of the program, of which this is one
     is_mixed: bool = False  # ids of several processes are the same
 
 
@@ -102,6 +103,7 @@ class _Reader:
         for trace in traces:
             trace.cards = {card.get("id", 0): card.get("name", "") for card in head.get("deviceProperties") or []}
             trace.step_s = float(head.get("step_s", 0))
+            trace.ranks = (head.get("distributedInfo") or {}).get("world_size", 1)
         return traces
 
     def _add(self, raw: dict) -> None:

@@ -15,7 +15,7 @@ LONGEST_EVENT_BYTES = 1 << 26  # a list without an end of an event in so much is
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 FIRST_KEY = re.compile(rb'\{\s*"[^"\\]+"')  # of an event
 BARE_NA = re.compile(r'(?<![\w"])N/A(?![\w"])')  # PyTorch 1.8 writes it without quotes
-KEYS = ("deviceProperties", "step_s")  # next to the events, that placing needs
+KEYS = ("deviceProperties", "step_s", "distributedInfo")  # next to the events, that placing needs
 Part = tuple[dict[str, Any], list[Any]]  # values of KEYS, and events
 
 

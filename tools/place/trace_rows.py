@@ -16,6 +16,7 @@ from roofline.api import Run, UserError, group_by
 UNNAMED_CARD = "a GPU without a name"
 START_S = 2.5e-6  # of each kernel of a call: half of the time of a kernel of 5 us
 PARTLY = 0.05  # overlapped: less is a kernel that starts as the one before it ends
+WITHOUT_BLOCKS = {"fp8_block": "fp8_e4m3"}  # the ceiling if the other was not measured
 SHORTEST_GAP_S = 1e-8  # with a row
 LONGEST_KERNEL_NAME = 60  # characters, without an operator
 
@@ -164,7 +165,8 @@ def list_roofs(label: CallLabel, model: placing.RoofModel, card: Card) -> Iterab
     """
     work = label.work
     if work.flops:
-        yield model.roof_of_flops(work.flops, work.dtype)
+        roof = model.roof_of_flops(work.flops, work.dtype)
+        yield roof if roof.ceiling else model.roof_of_flops(work.flops, WITHOUT_BLOCKS.get(work.dtype, work.dtype))
     if label.kind == "collective":
         if card.link:
             yield model.roof_of_link(work.moved_bytes, card.link)

@@ -52,7 +52,9 @@ def find_step(trace: Trace, events: Sequence[Event]) -> TraceSteps:
     step without it, they are scaled to that time.
     """
     spans = _spans(trace, events)
-    _, start, end, name = median_low((end - start, start, end, name) for start, end, name in _whole_spans(spans, events))
+    _, start, end, name = median_low(
+        (end - start, start, end, name) for start, end, name in _whole_spans(spans, events)
+    )
     places = [place for place, event in enumerate(events) if start <= event.start < end]
     step_events = [events[place] for place in places]
     collectives = [event for event in step_events if is_collective(event.name)]

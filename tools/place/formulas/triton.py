@@ -7,27 +7,43 @@ import re
 from itertools import permutations
 from math import prod
 
-from formulas.base import Call, CallWork, count_bytes, formula
+from formulas.base import Call, CallWork, Tensor, formula
 from formulas.products import product_work
 
+LOOKS_UP = re.compile("embedding|index|gather|select")
+WHOLE_WINDOW = 8  # times as many elements as indices: a kernel reads a part
 PRODUCT = re.compile(r"^triton_tem_fused_.*(?:mm|linear|matmul)")
 
 
 @formula("triton_*")
 def triton_work(call: Call) -> CallWork | None:
-    """Return the work of a Triton kernel whose last tensor is the result.
+    """Return the work of a Triton kernel. Its result is the last tensor, or the first if it overwrites that.
 
-    A pointwise kernel writes one element per index, and its scalars are the numbers of indices. A tensor that is read
-    in part counts as a whole.
+    Integers are its numbers of indices, the last of a reduction those that are reduced. A result has as many elements
+    as there are indices, or results of the reduction; a look-up reads as many of its table.
     """
-    *operands, result = call.tensors()
+    tensors = call.tensors()
+    *operands, result = tensors
     if PRODUCT.match(call.name):
         matrices = [tensor for tensor in operands if len(tensor.dims) == len(result.dims) >= 2]
         for a, b in permutations(matrices, 2):
             if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
                 added = [tensor for tensor in operands if tensor is not a and tensor is not b]
                 return product_work(call, a, b, added, result.type)
-    sizes = result.dims
-    if call.name.startswith("triton_poi"):
-        sizes = [int(argument) for argument in call.inputs if str(argument).isdigit()] or sizes
-    return CallWork(0, count_bytes(operands), min(result.bytes, result.item_bytes * prod(sizes)))
+    sizes = [int(argument) for argument in call.inputs if str(argument).isdigit()]
+    reduces = not call.name.startswith("triton_poi")
+    indices = prod(sizes) if len(sizes) > reduces else max(tensor.count for tensor in tensors)
+    results = {indices, prod(sizes[:-1] or sizes)} if reduces else {indices}
+    first = tensors[0]
+    if result.count < indices and result.count not in results and first.count in results:
+        operands, result = tensors, first
+    read_bytes = sum(_read_bytes(call.name, tensor, indices) for tensor in operands)
+    return CallWork(0, read_bytes, min(result.bytes, result.item_bytes * indices))
+
+
+def _read_bytes(name: str, tensor: Tensor, indices: int) -> int:
+    """Return the bytes that a kernel reads of a tensor: all, or of a part that it looks up an element for each index."""
+    is_part = tensor.count >= WHOLE_WINDOW * indices and "pool" not in name
+    if LOOKS_UP.search(name) or is_part:
+        return min(tensor.bytes, tensor.item_bytes * indices)
+    return tensor.bytes
