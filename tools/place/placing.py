@@ -26,7 +26,7 @@ Totals = dict[ncu_counts.Key, float]  # of all these launches
 class LaunchRoof:
     """The least time that one ceiling allows a launch, and its share of the time that the launch took."""
 
-    level: str  # compute, l1, l2, memory
+    level: str  # compute, l1, l2, memory, link: between GPUs
     ceiling: str | None  # None: not measured
     amount: float  # FLOPs or bytes of a launch, on average
     least_s: float | None = None  # amount over the ceiling
@@ -115,7 +115,7 @@ class RoofModel:
 
     def roof_of_link(self, moved: float, link: Link) -> LaunchRoof:
         """Return the roof of bytes that a link between GPUs carries."""
-        return self._roof("memory", link, moved)
+        return self._roof("link", link, moved)
 
     def _roof(self, level: str, ceiling: api.Ceiling | Link | None, amount: float) -> LaunchRoof:
         if ceiling is None:

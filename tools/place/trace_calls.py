@@ -30,6 +30,7 @@ class CallLabel:
     shape: str = ""
     work: CallWork | None = None
     lacking: str | None = None  # what has no formula
+    family: str = ""  # of its formula: the name of its file
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
@@ -224,7 +225,7 @@ def _operator_label(call: Call) -> CallLabel:
         pass
     if work is None:
         return CallLabel(call.name, shape, lacking=lacking)
-    return CallLabel(call.name, work.shape or shape, work)
+    return CallLabel(call.name, work.shape or shape, work, family=formula.__module__.rpartition(".")[2])
 
 
 def read_inputs(recorded: dict) -> tuple:

@@ -26,7 +26,7 @@ COLLECT = "collect one as `make place` prints"
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Input dims")  # the last of PyTorch 1.8
 COLLECTIVE_ARGS = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Ranks")
 KEPT_ARGS = (*INPUTS, *COLLECTIVE_ARGS, "device", "grid", "block", "bytes")
-RANK = re.compile(r"[\W_]*\d+$")  # what follows the name of a rank in a process that a merger named: `[TP00] 4711`
+RANK = re.compile(r"[\s_:-]*\d+$")  # what follows the name of a rank in a process that a merger named: `[TP00] 4711`
 
 
 class Event(NamedTuple):

@@ -61,7 +61,7 @@ def attention_work(call: Call) -> CallWork | None:
     window = before[0] + max(0, *after) + 1 if before and before[0] >= 0 and after else keys
     if window < keys:
         keys, pairs, sizes = window, float(queries * window), f"{sizes} in a window of {window:g}"
-    elif call.inputs[places.causal] in ("True", "1", "2"):
+    elif queries > 1 and call.inputs[places.causal] in ("True", "1", "2"):
         pairs -= min(queries, keys) * queries / 2
         sizes = f"causal half of {sizes}"
     query_heads, key_heads, size = query.dims[head_axis], key.dims[head_axis], query.dims[-1]

@@ -95,6 +95,7 @@ class CallWork:
     dtype: str = COMMON_DTYPE  # of the arithmetic: that of CUDA cores
     product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
+    sizes: tuple[int, ...] = ()  # that a product's tiles cover: m, n and k, or channels
 
     @property
     def moved_bytes(self) -> float:

@@ -69,4 +69,5 @@ def _convolution_work(
     call: Call, multiply_adds: int, read: list[Tensor], written_bytes: float, image: Tensor, weight: Tensor
 ) -> CallWork:
     shape = " by ".join("x".join(map(str, tensor.dims)) for tensor in (image, weight))
-    return CallWork(2 * multiply_adds, count_bytes(read), written_bytes, product_dtype(call, image), True, shape)
+    dtype, channels = product_dtype(call, image), weight.dims[:2]
+    return CallWork(2 * multiply_adds, count_bytes(read), written_bytes, dtype, True, shape, channels)

@@ -29,7 +29,7 @@ def grouped_matmul_work(call: Call) -> CallWork:
         read_bytes -= b.bytes * max(0.0, 1 - m / groups)
     shape = f"at most {m} x {n} x {k} in {groups} groups"
     dtype = scaled_dtype(call, a, scales) if is_scaled else product_dtype(call, a)
-    return CallWork(flops, read_bytes, results * (2 if is_scaled else a.item_bytes), dtype, True, shape)
+    return CallWork(flops, read_bytes, results * (2 if is_scaled else a.item_bytes), dtype, True, shape, (n, k))
 
 
 @formula("*::inplace_fused_experts", "*::outplace_fused_experts", "*::fused_experts")

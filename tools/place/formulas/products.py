@@ -58,7 +58,7 @@ def product_work(
     shape = f"{m} x {n} x {k}, {count} times" if count > 1 else f"{m} x {n} x {k}"
     flops = (8 if a.type in COMPLEX else 2) * count * m * n * k
     read_bytes = count_bytes([a, b, *added])
-    return CallWork(flops, read_bytes, written_bytes, dtype or product_dtype(call, a), True, shape)
+    return CallWork(flops, read_bytes, written_bytes, dtype or product_dtype(call, a), True, shape, (m, n, k))
 
 
 @formula(
@@ -110,5 +110,5 @@ def packed_matmul_work(call: Call) -> CallWork | None:
     for m, n, k in zip(sizes, sizes[1:], sizes[2:], strict=False):
         if (m, k) == a.dims and n:
             read_bytes = a.bytes + count_bytes(tensor for tensor in others if tensor.count <= n * k)
-            return CallWork(2 * m * n * k, read_bytes, m * n * a.item_bytes, a.dtype, True, f"{m} x {n} x {k}")
+            return CallWork(2 * m * n * k, read_bytes, m * n * a.item_bytes, a.dtype, True, f"{m} x {n} x {k}", (m, n, k))
     return None
