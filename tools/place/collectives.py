@@ -12,8 +12,8 @@ from roofline.api import MemoryCeiling, Run
 # NCCL; symmetric memory; the all-reduces of vLLM, TensorRT-LLM, FlashInfer, SGLang; DeepEP, NVSHMEM, userbuffers,
 # MSCCL; copies between cards.
 KERNELS = re.compile(
-    r"nccl|nvshmem|userbuffers|msccl|deep_?ep|(?:intra|inter)node(?:_ll)?::|multimem|lamport|quick_?reduce|quickreduce"
-    r"|cross_device_reduce|(?<![a-z])all_?(?:reduce|gather|to_?all)|(?<![a-z])(?:reduce_?scatter|a2a)|one_?shot_|two_?shot_"
+    r"nccl|nvshmem|userbuffers|msccl|deep_?ep|(?:intra|inter)node(?:_ll)?::|multimem|lamport|quick_?reduce"
+    r"|cross_device_reduce|(?-i:All(?:Reduce|Gather|ToAll)|ReduceScatter)|(?<![a-z])all_?(?:reduce|gather|to_?all)|(?<![a-z])(?:reduce_?scatter|a2a)|one_?shot_|two_?shot_"
     r"|(?:push|pull)_?(?:send|recv)|Memcpy (?:PtoP|P2P)",
     re.IGNORECASE,
 )
@@ -46,7 +46,7 @@ def is_collective(name: str) -> bool:
 
 
 def find_link(run: Run, device: str) -> Link | None:
-    """Return the fastest path in one direction from a card to another that the run measured, or that of its datasheet."""
+    """Return the fastest path from a card to another, one way: of those that were measured, else of the datasheet."""
     measured = [
         ceiling
         for ceiling in run.roofline.ceilings

@@ -102,7 +102,7 @@ class _Reader:
         traces = list(self._traces.values()) or [Trace(str(self._path))]
         for trace in traces:
             trace.cards = {card.get("id", 0): card.get("name", "") for card in head.get("deviceProperties") or []}
-            trace.step_s = float(head.get("step_s", 0))
+            trace.step_s = float(head.get("step_s") or 0)
             trace.ranks = (head.get("distributedInfo") or {}).get("world_size", 1)
         return traces
 
@@ -165,5 +165,5 @@ def require_shapes(traces: Sequence[Trace]) -> None:
 
 
 def input_dims(args: dict) -> list:
-    """Return the sizes of an operator's arguments, as PyTorch 1.8 or later writes them; [] if they were not recorded."""
+    """Return the sizes of an operator's arguments, as any version writes them; [] if they were not recorded."""
     return args.get("Input Dims") or args.get("Input dims") or []

@@ -1,5 +1,6 @@
 """The JSON of a trace in lists of events: in chunks if it is laid out as torch.profiler writes it, else by ijson."""
 
+import codecs
 import gzip
 import json
 import re
@@ -35,7 +36,7 @@ def read_chunks(path: Path) -> Iterator[Part]:
     Raises OtherLayoutError; EOFError for a file that is cut.
     """
     with open_unpacked(path) as file:
-        text = file.read(CHUNK_BYTES)
+        text = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8)
         start = LIST.search(text)
         first_key = start and FIRST_KEY.match(text, start.end())
         if not (start and first_key):
@@ -81,7 +82,7 @@ def _parse_leniently(text: bytes) -> Any:
 def read_one_by_one(path: Path) -> Iterator[Part]:
     """Yield a trace in parts, whatever its layout. Raises what ijson raises."""
     for key in KEYS:
-        yield {key: value for value in _items(path, key)}, []
+        yield {key: next(_items(path, key), None)}, []
     for event in _items(path, "traceEvents.item"):
         yield {}, [event]
 

@@ -119,7 +119,7 @@ def _classify_gap(
     earlier, launch = trace.launches.get(before.correlation), trace.launches.get(after.correlation)
     is_same = after.correlation == before.correlation  # one graph
     if launch and after.start - before.end > HOLE_US:
-        count = bisect_left(lost_starts, launch.start) - bisect_right(lost_starts, earlier.end if earlier else 0.0)
+        count = bisect_left(lost_starts, launch.start) - bisect_right(lost_starts, earlier.start if earlier else 0.0)
         if is_same or count > 0:
             return LOST
     if launch and launch.end > before.end and not is_same:

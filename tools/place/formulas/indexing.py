@@ -110,7 +110,7 @@ def sort_work(call: Call) -> CallWork:
 
 @formula("nonzero", "bincount", "histc", "_unique2", "unique_dim", "unique_consecutive", "searchsorted", "bucketize")
 def count_work(call: Call) -> CallWork:
-    """Return the work of counting and searching: what is given is read, the last tensor's size is written by searches."""
+    """Return the work of counting or searching: all tensors are read; a search writes a place for each number."""
     tensors = call.tensors()
     searched = call.name in ("searchsorted", "bucketize")
     results = tensors[1 if call.name == "searchsorted" else 0].count if searched else 0

@@ -101,7 +101,7 @@ def given_result_work(call: Call) -> CallWork:
 
 @formula("*::*marlin_gemm", "*::machete_mm")
 def packed_matmul_work(call: Call) -> CallWork | None:
-    """Return the work of a product with weights of fewer bits, which are dequantised: m, n and k are arguments in a row.
+    """Return the work of a product with weights of fewer bits, of which m, n and k are arguments, in a row.
 
     None without them.
     """
@@ -110,5 +110,7 @@ def packed_matmul_work(call: Call) -> CallWork | None:
     for m, n, k in zip(sizes, sizes[1:], sizes[2:], strict=False):
         if (m, k) == a.dims and n:
             read_bytes = a.bytes + count_bytes(tensor for tensor in others if tensor.count <= n * k)
-            return CallWork(2 * m * n * k, read_bytes, m * n * a.item_bytes, a.dtype, True, f"{m} x {n} x {k}", (m, n, k))
+            return CallWork(
+                2 * m * n * k, read_bytes, m * n * a.item_bytes, a.dtype, True, f"{m} x {n} x {k}", (m, n, k)
+            )
     return None

@@ -42,7 +42,7 @@ def triton_work(call: Call) -> CallWork | None:
 
 
 def _read_bytes(name: str, tensor: Tensor, indices: int) -> int:
-    """Return the bytes that a kernel reads of a tensor: all, or of a part that it looks up an element for each index."""
+    """Return the bytes that a kernel reads of a tensor: all, or of one that it looks up an element for each index."""
     is_part = tensor.count >= WHOLE_WINDOW * indices and "pool" not in name
     if LOOKS_UP.search(name) or is_part:
         return min(tensor.bytes, tensor.item_bytes * indices)
