@@ -76,15 +76,3 @@ def attention_work(call: Call) -> CallWork | None:
     cached_bytes = batch * keys * key_heads * (size + value.dims[-1]) * key.item_bytes
     key_bytes = min(count_bytes([key, value]), cached_bytes) if note == ", at most" else count_bytes([key, value])
     return CallWork(flops, count_bytes([query, *biases]) + key_bytes, written_bytes, query.dtype, True, shape)
-
-
-@formula("*::paged_attention_v1", "*::paged_attention_v2")
-def paged_attention_work(call: Call) -> CallWork:
-    """Return the work of vLLM's attention of one query per sequence: at most, with the longest sequence for all."""
-    query_place, longest_place = (1, 9) if call.name.endswith("v1") else (4, 12)
-    query, cache = call.inputs[query_place : query_place + 2]
-    batch, heads, size = query.dims
-    key_heads, keys = call.sizes(query_place + 3)[0], call.sizes(longest_place)[0]
-    cached_bytes = 2 * batch * keys * key_heads * size * cache.item_bytes
-    shape = f"batch {batch}, {heads} x {key_heads} heads of {size}, 1 x {keys}, at most"
-    return CallWork(4 * batch * heads * keys * size, query.bytes + cached_bytes, query.bytes, query.dtype, True, shape)

@@ -26,13 +26,12 @@ def look_up_work(call: Call) -> CallWork:
 @formula("index", "masked_select", "take")
 def index_work(call: Call) -> CallWork | None:
     """Return the work of x[indices]: the size of the result follows from the kernel's launch, to a block."""
-    table, count = call.tensors()[0], 0
+    table, per_block = call.tensors()[0], ITEMS_PER_BLOCK.search(call.kernel)
     if GATHERS_ROWS in call.kernel:
-        count = call.blocks * prod(table.dims[1:])
-        indices = call.blocks
-    elif per_block := ITEMS_PER_BLOCK.search(call.kernel):
-        count = indices = call.blocks * int(per_block[1]) * int(per_block[2])
-    if not count:
+        indices, count = call.blocks, call.blocks * prod(table.dims[1:])
+    elif per_block:
+        indices = count = call.blocks * int(per_block[1]) * int(per_block[2])
+    else:
         return None
     result_bytes = count * table.item_bytes
     return CallWork(0, min(result_bytes, table.bytes) + INDEX_BYTES * indices, result_bytes)
@@ -42,11 +41,10 @@ def index_work(call: Call) -> CallWork | None:
 def index_write_work(call: Call) -> CallWork:
     """Return the work of writing values at places of a tensor; if it adds to them, they are read too."""
     target, *others = call.tensors()
-    values = others[-1] if others and others[-1].type == target.type else None
-    if values is None and others:  # a scalar, at places along an axis
-        written_bytes = others[0].count * (target.bytes // target.dims[call.sizes(1)[0]])
-    else:
-        written_bytes = min(values.count, target.count) * target.item_bytes
+    count = others[-1].count
+    if others[-1].type != target.type:  # a scalar, at places along an axis
+        count *= target.count // target.dims[call.sizes(1)[0]]
+    written_bytes = min(count, target.count) * target.item_bytes
     adds = "put" in call.name and "True" in call.inputs[3:4]
     return CallWork(0, count_bytes(others) + adds * written_bytes, written_bytes)
 
@@ -117,15 +115,10 @@ def count_work(call: Call) -> CallWork:
     return CallWork(0, count_bytes(tensors), INDEX_BYTES * results)
 
 
-@formula("nll_loss_forward", "nll_loss2d_forward")
+@formula("nll_loss_forward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_work(call: Call) -> CallWork:
-    """Return the work of the negative log likelihood: a number for each target is read."""
-    scores, target = call.inputs[:2]
-    return CallWork(target.count, target.bytes + target.count * scores.item_bytes, 2 * scores.item_bytes)
-
-
-@formula("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward_work(call: Call) -> CallWork:
-    """Return the work of its gradient, which is 0 before: a number for each target is written."""
-    scores, target = call.inputs[1:3]
-    return CallWork(target.count, target.bytes, target.count * scores.item_bytes)
+    """Return the work of the negative log likelihood: a number for each target is read, or written to the gradient."""
+    backward = call.name.endswith("backward")
+    scores, target = call.inputs[backward : backward + 2]
+    picked_bytes = target.count * scores.item_bytes
+    return CallWork(target.count, target.bytes + (not backward) * picked_bytes, backward * picked_bytes)
