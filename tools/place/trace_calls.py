@@ -56,13 +56,12 @@ def label_events(trace: Trace, events: Sequence[Event], others: Iterable[Trace] 
 
 
 def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
-    by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
-    threads = group_by(by_start, lambda operator: operator.thread)
-    callers = [_find_caller(trace, threads, event) for event in events]
+    nesting = Nesting(trace)
+    callers = [_find_caller(trace, nesting, event) for event in events]
     # A collective and a copy over the link are calls by themselves.
     alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
     keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
-    gradients = Gradients(by_start)
+    gradients = Gradients(trace.operators.values())
     labels: Labels = {}
     label_by_arguments: dict[tuple, CallLabel] = {}
     for places in group_by(range(len(events)), keys.__getitem__).values():
@@ -82,10 +81,11 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
 class Gradients:
     """The sizes of the gradients of a trace, for operators on lists that are recorded without sizes."""
 
-    def __init__(self, by_start: Sequence[Event]):
-        self._accumulated = [operator for operator in by_start if operator.name == ACCUMULATE]
+    def __init__(self, operators: Iterable[Event]):
+        accumulated = (operator for operator in operators if operator.name == ACCUMULATE)
+        self._accumulated = sorted(accumulated, key=lambda operator: operator.start)
         self._starts = [operator.start for operator in self._accumulated]
-        self._list_starts = [operator.start for operator in by_start if _lacks_sizes(operator)]
+        self._list_starts = sorted(operator.start for operator in operators if _lacks_sizes(operator))
 
     def before(self, operator: Event) -> tuple[int, ...]:
         """Return the elements of each gradient of the backward pass before an operator on lists without sizes."""
@@ -163,7 +163,25 @@ def _in_graph(trace: Trace, event: Event) -> bool:
     return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
 
-def _find_caller(trace: Trace, threads: dict[tuple, list[Event]], event: Event) -> int | None:
+class Nesting:
+    """The operators of a trace by thread and start, sorted once they are asked for: most events name theirs."""
+
+    def __init__(self, trace: Trace):
+        self._operators = trace.operators
+        self._threads: dict[tuple, list[Event]] = {}
+
+    def find_around(self, launch: Event) -> int | None:
+        """Return the id of the innermost operator that ran when a launch began, on its thread; None without one."""
+        if not self._threads:
+            by_start = sorted(self._operators.values(), key=lambda operator: operator.start)
+            self._threads = group_by(by_start, lambda operator: operator.thread)
+        operators = self._threads.get(launch.thread, [])
+        end = bisect_right(operators, launch.start, key=lambda operator: operator.start)
+        innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
+        return next((operator.operator for operator in innermost_first if operator.end >= launch.start), None)
+
+
+def _find_caller(trace: Trace, nesting: Nesting, event: Event) -> int | None:
     """Return the id of the operator that launched an event; None if there is none.
 
     It is the id that the event or its launch has, or the operator of the thread that the launch is nested in.
@@ -175,14 +193,7 @@ def _find_caller(trace: Trace, threads: dict[tuple, list[Event]], event: Event) 
         # Some versions repeat the correlation as the id.
         if operator_id in trace.operators and operator_id != event.correlation:
             return operator_id
-    return _find_around(threads.get(launch.thread, []), launch.start) if launch else None
-
-
-def _find_around(operators: list[Event], moment: float) -> int | None:
-    """Return the id of the innermost operator that ran at a moment, of a thread's operators sorted by start."""
-    end = bisect_right(operators, moment, key=lambda operator: operator.start)
-    innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
-    return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
+    return nesting.find_around(launch) if launch else None
 
 
 def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[int, ...], ranks: int) -> CallLabel:

@@ -25,7 +25,7 @@ UNREADABLE = (trace_json.OtherLayoutError, ijson.JSONError, EOFError, OSError, z
 COLLECT = "collect one as `make place` prints"
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Input dims")  # the last of PyTorch 1.8
 COLLECTIVE_ARGS = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Ranks")
-KEPT_ARGS = (*INPUTS, *COLLECTIVE_ARGS, "device", "grid", "block", "bytes")
+LAUNCH_ARGS = ("device", "grid", "block", "bytes")
 RANK = re.compile(r"[\s_:-]*\d+$")  # what follows the name of a rank in a process that a merger named: `[TP00] 4711`
 
 
@@ -117,7 +117,10 @@ class _Reader:
         operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
         kept = {}
         if kind in ON_GPU or kind == "cpu_op":
-            kept = {key: args[key] for key in KEPT_ARGS if key in args}
+            keys = INPUTS if kind == "cpu_op" else LAUNCH_ARGS
+            if "Collective name" in args:
+                keys += COLLECTIVE_ARGS
+            kept = {key: args[key] for key in keys if key in args}
             kept = self._same.setdefault(orjson.dumps(kept), kept)
         event = Event(start, end, name, kind, thread, operator, correlation, kept)
         if kind in ON_GPU:

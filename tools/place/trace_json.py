@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import ijson
 import orjson
 
-CHUNK_BYTES = 1 << 22  # of text that is parsed at once
-LONGEST_EVENT_BYTES = 1 << 26  # a list without an end of an event in so much is laid out otherwise
+CHUNK_BYTES = 1 << 18  # of text that is parsed at once: more leaves the caches of the CPU
+LONGEST_BYTES = 1 << 24  # without a list or the end of an event: the file is laid out otherwise
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 FIRST_KEY = re.compile(rb'\{\s*"[^"\\]+"')  # of an event
 BARE_NA = re.compile(r'(?<![\w"])N/A(?![\w"])')  # PyTorch 1.8 writes it without quotes
@@ -36,22 +36,23 @@ def read_chunks(path: Path) -> Iterator[Part]:
     Raises OtherLayoutError; EOFError for a file that is cut.
     """
     with open_unpacked(path) as file:
-        text = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8)
-        start = LIST.search(text)
+        text, start = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8), None
+        while not (start := LIST.search(text)) and len(text) < LONGEST_BYTES and (chunk := file.read(CHUNK_BYTES)):
+            text += chunk
         first_key = start and FIRST_KEY.match(text, start.end())
         if not (start and first_key):
             raise OtherLayoutError
         yield _parse(text[: start.end()] + b"]}")
-        key = re.escape(first_key.group()[1:].lstrip())
-        border = re.search(rb"\}\s*,\s*\{\s*" + key, text[start.end() :])
         text = text[start.end() :]
+        border = re.compile(rb"\}\s*,\s*" + re.escape(first_key.group()))
         while chunk := file.read(CHUNK_BYTES):
             text += chunk
-            end = text.rfind(border.group()) if border else -1
+            between = border.search(text)  # the same between all, as they are laid out alike
+            end = text.rfind(between.group()) if between else 0
             if end > 0:
                 yield _parse(b'{"traceEvents":[' + text[: end + 1] + b"]}")
                 text = text[text.index(b"{", end) :]
-            elif len(text) > LONGEST_EVENT_BYTES:
+            elif len(text) > LONGEST_BYTES:
                 raise OtherLayoutError
     try:
         yield _parse(b'{"traceEvents":[' + text)
