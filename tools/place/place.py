@@ -86,7 +86,10 @@ def place_trace_file(traces: str, card: str) -> str:
     ranks, *others = [trace_events.read_trace(Path(path)) for path in paths]
     trace_events.require_shapes([trace for file in (ranks, *others) for trace in file])
     run = read_card(card)
-    sections = trace_rows.place_trace(ranks, run, [file[0] for file in others])
+    try:
+        sections = trace_rows.place_trace(ranks, run, [file[0] for file in others])
+    except (*trace_events.MISSHAPED, LookupError, ArithmeticError) as error:
+        raise UserError(f"{paths[0]}: events are not as torch.profiler writes them: {error}") from None
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
     outputs = write_placement(sections, pictures, sections, page, run)

@@ -16,6 +16,7 @@ from roofline.api import group_by
 
 OVER_LINK = re.compile(r"HtoD|DtoH")
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+NUMBER = re.compile(r"_\d+$")
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
 NO_SIZE = "collectives without a recorded size"
@@ -45,12 +46,14 @@ def label_events(trace: Trace, events: Sequence[Event], others: Iterable[Trace] 
     trace, else in a step of one of the `others`.
     """
     labels = _label_calls(trace, events)
-    missing = _infer_labels(trace, events, labels, _list_outside(trace, events, labels))
+    missing = any(_is_unknown_in_graph(trace, event, labels[place][0]) for place, event in enumerate(events))
+    if missing:
+        missing = _infer_labels(trace, events, labels, _list_outside(events, labels))
     for other in others:
         if missing:
             other_events = sorted(other.gpu, key=lambda event: event[:2])  # of one GPU, as eager code has it
             step_events = [other_events[place] for place in find_step(other, other_events).places]
-            outside = _list_outside(other, step_events, _label_calls(other, step_events))
+            outside = _list_outside(step_events, _label_calls(other, step_events))
             missing = _infer_labels(trace, events, labels, outside)
     return labels
 
@@ -114,13 +117,15 @@ class Outside:
     longest_kernel: dict[CallLabel, tuple]  # of the first call of a label
 
 
-def _list_outside(trace: Trace, events: Sequence[Event], labels: Labels) -> Outside:
+def _list_outside(events: Sequence[Event], labels: Labels) -> Outside:
     calls = [(place, label) for place, (label, is_call) in labels.items() if is_call]
     longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}
     outside: dict[tuple, list[CallLabel]] = defaultdict(list)
     for place, event in enumerate(events):
         if labels[place][0].lacking not in UNKNOWN:
-            outside[_launch_key(event)].append(labels[place][0])
+            kernel = _launch_key(event)
+            for key in {kernel, _without_number(kernel)}:
+                outside[key].append(labels[place][0])
     return Outside(outside, longest_kernel)
 
 
@@ -128,19 +133,25 @@ def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside
     """Replace the labels of events of CUDA graphs by those of the same kernels outside; return if some have none."""
     inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
-        if labels[place][0].lacking in UNKNOWN and _in_graph(trace, event):
+        if _is_unknown_in_graph(trace, event, labels[place][0]):
             inside[_launch_key(event), event.correlation].append(place)
     is_missing = False
     for (kernel, _), places in inside.items():
-        inferred = _labels_in_turn(outside.labels.get(kernel, []), len(places))
+        alike = outside.labels.get(kernel) or outside.labels.get(_without_number(kernel), [])
+        inferred = _labels_in_turn(alike, len(places))
         for place, label in zip(places, inferred, strict=True):
             if label is None:
                 unknown = labels[place][0]
                 labels[place] = (unknown if unknown.kind == "collective" else replace(unknown, lacking=IN_GRAPH), True)
                 is_missing = True
             else:
-                labels[place] = (replace(label, inferred=True), outside.longest_kernel[label] == kernel)
+                is_call = _without_number(outside.longest_kernel[label]) == _without_number(kernel)
+                labels[place] = (replace(label, inferred=True), is_call)
     return is_missing
+
+
+def _is_unknown_in_graph(trace: Trace, event: Event, label: CallLabel) -> bool:
+    return label.lacking in UNKNOWN and _in_graph(trace, event)
 
 
 def _labels_in_turn(outside: list[CallLabel], count: int) -> list[CallLabel | None]:
@@ -157,6 +168,12 @@ def _labels_in_turn(outside: list[CallLabel], count: int) -> list[CallLabel | No
 def _launch_key(event: Event) -> tuple[str, str, str]:
     """Return the kernel's name, its grid and its block."""
     return event.name, str(event.args.get("grid")), str(event.args.get("block"))
+
+
+def _without_number(kernel: tuple[str, str, str]) -> tuple[str, str, str]:
+    """Return the key of a launch without the number that torch.compile gave a Triton kernel: it may differ by trace."""
+    name, grid, block = kernel
+    return (NUMBER.sub("", name) if name.startswith("triton_") else name), grid, block
 
 
 def _in_graph(trace: Trace, event: Event) -> bool:

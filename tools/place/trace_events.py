@@ -149,6 +149,7 @@ def _require_kernels(traces: Sequence[Trace]) -> None:
     for is_wrong, reason in (
         (not has_events, "not a trace of torch.profiler (of TensorFlow, JAX, another program?)"),
         (any("AMD" in card for card in first.cards.values()), "of an AMD GPU; ceilings are measured on NVIDIA GPUs"),
+        (any(trace.gpu and not trace.launches for trace in traces[1:]), "which rank a GPU is of is not known"),
         (any(trace.is_mixed for trace in traces), "several processes have the same ids; give the trace of one rank"),
         (not any(trace.gpu for trace in traces), f"nothing ran on a GPU; {COLLECT}, on a machine with a GPU"),
     ):

@@ -120,7 +120,8 @@ def _classify_gap(
     is_same = after.correlation == before.correlation  # one graph
     if launch and after.start - before.end > HOLE_US:
         count = bisect_left(lost_starts, launch.start) - bisect_right(lost_starts, earlier.start if earlier else 0.0)
-        if is_same or count > 0:
+        is_queued = "GraphLaunch" in launch.name and launch.end <= before.end
+        if is_same or is_queued or count > 0:
             return LOST
     if launch and launch.end > before.end and not is_same:
         place = bisect_right(wait_ends, before.end)

@@ -94,13 +94,16 @@ def split_work(call: Call) -> CallWork:
 
 @formula("_chunk_cat")
 def chunk_cat_work(call: Call) -> CallWork | None:
-    """Return the work of a copy of lists into one tensor, which may convert. None if the kernel copies bytes."""
-    types = CHUNK_TYPES.search(call.kernel)
+    """Return the work of a copy of lists into one tensor, which may convert.
+
+    None if the kernel copies bytes, and the tensor is new.
+    """
+    types, results = CHUNK_TYPES.search(call.kernel), call.inputs[3:]
+    written, read = types.groups() if types else ("char", "char")
+    if written == "char" and results:
+        written = read = results[0].type
     count = sum(tensor.count for tensor in call.inputs[0])
-    if types is None or "char" in types.groups():
-        return None
-    written_type, read_type = types.groups()
-    return CallWork(0, count * item_bytes(read_type), count * item_bytes(written_type))
+    return None if written == "char" else CallWork(0, count * item_bytes(read), count * item_bytes(written))
 
 
 @formula("arange", "linspace", "logspace", "range", "randperm", "eye", "*nonzero_static")
