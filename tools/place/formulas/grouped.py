@@ -16,20 +16,21 @@ def grouped_matmul_work(call: Call) -> CallWork:
 
     Of a [m, k] and b [g, k, n], groups are of rows; of [g, m, k] and [k, n], of columns; of [m, k] and [k, n], of k.
     """
-    a, b = call.inputs[:2]
+    left, right = call.inputs[:2]
     is_scaled = call.name == "_scaled_grouped_mm"
     scales, offsets = call.inputs[2:4] if is_scaled else (), call.inputs[4 if is_scaled else 2]
-    groups = offsets.count if isinstance(offsets, Tensor) else a.dims[0]
-    m, k, n = a.dims[-2], a.dims[-1], b.dims[-1]
-    flops, results, read_bytes = 2 * m * n * k, m * n, count_bytes([a, b, *scales])
-    if len(a.dims) == len(b.dims):
+    groups = offsets.count if isinstance(offsets, Tensor) else left.dims[0]
+    (rows, depth), columns = left.dims[-2:], right.dims[-1]
+    flops, results, read_bytes = 2 * rows * columns * depth, rows * columns, count_bytes([left, right, *scales])
+    if len(left.dims) == len(right.dims):
         results *= groups
-        flops *= groups if len(a.dims) == 3 else 1
-    elif len(b.dims) == 3:  # with fewer rows than groups, some matrices are not read
-        read_bytes -= b.bytes * max(0.0, 1 - m / groups)
-    shape = f"at most {m} x {n} x {k} in {groups} groups"
-    dtype = scaled_dtype(call, a, scales) if is_scaled else product_dtype(call, a)
-    return CallWork(flops, read_bytes, results * (2 if is_scaled else a.item_bytes), dtype, True, shape, (n, k))
+        flops *= groups if len(left.dims) == 3 else 1
+    elif len(right.dims) == 3:  # with fewer rows than groups, some matrices are not read
+        read_bytes -= right.bytes * max(0.0, 1 - rows / groups)
+    shape = f"at most {rows} x {columns} x {depth} in {groups} groups"
+    dtype = scaled_dtype(call, left, scales) if is_scaled else product_dtype(call, left)
+    written_bytes = results * (2 if is_scaled else left.item_bytes)
+    return CallWork(flops, read_bytes, written_bytes, dtype, True, shape, (columns, depth))
 
 
 @formula("*::inplace_fused_experts", "*::outplace_fused_experts", "*::fused_experts")
@@ -56,12 +57,12 @@ def engine_grouped_work(call: Call) -> CallWork | None:
     Its operands are the [m, k] and [g, n, k] or [g, k, n] that fit the result. None if none do.
     """
     result, *others = call.tensors()
-    m, n = result.dims[-2:]
-    for b in (tensor for tensor in others if len(tensor.dims) == 3 and n in tensor.dims[1:]):
-        k = prod(b.dims[1:]) // n
-        for a in (tensor for tensor in others if tensor.dims == (m, k)):
-            shape = f"at most {m} x {n} x {k} in {b.dims[0]} groups"
-            read_bytes = a.bytes + b.bytes * min(1.0, m / b.dims[0])
-            dtype = product_dtype(call, a)
-            return CallWork(2 * m * n * k, read_bytes, m * n * result.item_bytes, dtype, True, shape)
+    rows, columns = result.dims[-2:]
+    for right in (tensor for tensor in others if len(tensor.dims) == 3 and columns in tensor.dims[1:]):
+        depth = prod(right.dims[1:]) // columns
+        for left in (tensor for tensor in others if tensor.dims == (rows, depth)):
+            shape = f"at most {rows} x {columns} x {depth} in {right.dims[0]} groups"
+            read_bytes = left.bytes + right.bytes * min(1.0, rows / right.dims[0])
+            written_bytes, flops = result.count * result.item_bytes, 2 * rows * columns * depth
+            return CallWork(flops, read_bytes, written_bytes, product_dtype(call, left), True, shape)
     return None

@@ -36,12 +36,12 @@ def product_dtype(call: Call, operand: Tensor) -> str:
     return "tf32" if real == "float" and TENSOR_CORES.search(call.kernel) else part.dtype
 
 
-def scaled_dtype(call: Call, a: Tensor, scales: Sequence[object]) -> str:
+def scaled_dtype(call: Call, left: Tensor, scales: Sequence[object]) -> str:
     """Return the dtype of a product whose operands have scales: of blocks along k, a ceiling of their own."""
-    rows = a.count // a.dims[-1]
-    is_block = any(isinstance(scale, Tensor) and scale.count > 1 and scale.dims[-1] > 1 for scale in scales[:1])
-    dtype = product_dtype(call, a)
-    return BLOCKS.get(dtype, dtype) if is_block and scales[0].count > rows else dtype
+    rows = left.count // left.dims[-1]
+    dtype, scale = product_dtype(call, left), scales[0] if scales else None
+    is_block = isinstance(scale, Tensor) and scale.count > rows
+    return BLOCKS.get(dtype, dtype) if is_block else dtype
 
 
 def product_work(
@@ -74,8 +74,8 @@ def matmul_work(call: Call) -> CallWork:
 @formula("dot", "vdot")
 def dot_work(call: Call) -> CallWork:
     """Return the work of the inner product of two vectors."""
-    a, b = call.inputs[:2]
-    return product_work(call, replace(a, dims=(1, a.count), strides=(a.count, 1)), b)
+    row, column = call.inputs[:2]
+    return product_work(call, replace(row, dims=(1, row.count), strides=(row.count, 1)), column)
 
 
 @formula("_scaled_mm", "_int_mm", "*::fp8_scaled_mm", "*::int8_scaled_mm", "*::fp8_blockwise_scaled_mm")
@@ -95,8 +95,8 @@ def narrow_matmul_work(call: Call) -> CallWork:
 @formula("*::cutlass_scaled_mm", "*::dsv3_fused_a_gemm", "*::dsv3_router_gemm")
 def given_result_work(call: Call) -> CallWork:
     """Return the work of a product whose result is the first argument."""
-    result, a, b, *scales = call.tensors()
-    return product_work(call, a, b, scales, result.type, scaled_dtype(call, a, scales))
+    result, left, right, *scales = call.tensors()
+    return product_work(call, left, right, scales, result.type, scaled_dtype(call, left, scales))
 
 
 @formula("*::*marlin_gemm", "*::machete_mm")
@@ -105,12 +105,12 @@ def packed_matmul_work(call: Call) -> CallWork | None:
 
     None without them.
     """
-    a, *others = call.tensors()
-    sizes = [int(argument) if str(argument).isdigit() else 0 for argument in call.inputs]
-    for m, n, k in zip(sizes, sizes[1:], sizes[2:], strict=False):
-        if (m, k) == a.dims and n:
-            read_bytes = a.bytes + count_bytes(tensor for tensor in others if tensor.count <= n * k)
-            return CallWork(
-                2 * m * n * k, read_bytes, m * n * a.item_bytes, a.dtype, True, f"{m} x {n} x {k}", (m, n, k)
-            )
+    left, *others = call.tensors()
+    numbers = [int(argument) if str(argument).isdigit() else 0 for argument in call.inputs]
+    for rows, columns, depth in zip(numbers, numbers[1:], numbers[2:], strict=False):
+        if (rows, depth) == left.dims and columns:
+            read_bytes = left.bytes + count_bytes(tensor for tensor in others if tensor.count <= columns * depth)
+            written_bytes, sizes = rows * columns * left.item_bytes, (rows, columns, depth)
+            shape = f"{rows} x {columns} x {depth}"
+            return CallWork(2 * prod(sizes), read_bytes, written_bytes, left.dtype, True, shape, sizes)
     return None
