@@ -1,10 +1,11 @@
 """Communication between GPUs: its kernels, the bytes that a link must carry for a call, and the rate of that link."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy
 from formulas.base import Tensor, UnknownTypeError, item_bytes
 
 from roofline.api import MemoryCeiling, Run
@@ -17,13 +18,12 @@ KERNELS = re.compile(
     r"|(?:push|pull)_?(?:send|recv)|Memcpy (?:PtoP|P2P)",
     re.IGNORECASE,
 )
+ALL_REDUCE = r"all_?reduce|cross_device_reduce|quick_?reduce|lamport|one_?shot|two_?shot"
 # The least that a link carries in one direction, by the bytes of the whole buffer, among n cards; the first that
 # matches. An all-reduce is a ring, or the switch adds up.
 TRAFFIC: dict[str, Callable[[int], float]] = {
     r"reduce_?scatter|all_?to_?all|a2a": lambda n: (n - 1) / n,
-    r"all_?reduce|cross_device_reduce|quick_?reduce|lamport|one_?shot|two_?shot": lambda n: min(
-        2 * (n - 1) / n, 1 + 1 / n
-    ),
+    ALL_REDUCE: lambda n: min(2 * (n - 1) / n, 1 + 1 / n),
     r"gather|scatter": lambda n: (n - 1) / n,
     r"broadcast|reduce|send|recv|memcpy": lambda n: 1,
 }
@@ -31,12 +31,20 @@ TRAFFIC: dict[str, Callable[[int], float]] = {
 
 @dataclass(frozen=True)
 class Link:
-    """The rate of the links of one card in one direction."""
+    """The rate of the links of one card in one direction, and all-reduces over them."""
 
     name: str
     gb_per_s: float
+    all_reduces: tuple[tuple[int, float], ...] = ()  # bytes and seconds, of two cards
     kind: str = "memory"
     sm_clock_mhz: None = None
+
+    def all_reduce_s(self, size_bytes: float) -> float | None:
+        """Return the seconds that two cards were measured to take, between two sizes in proportion; None beyond."""
+        if not self.all_reduces or not self.all_reduces[0][0] <= size_bytes <= self.all_reduces[-1][0]:
+            return None
+        sizes, seconds = zip(*self.all_reduces, strict=True)
+        return float(numpy.interp(size_bytes, sizes, seconds))
 
 
 @cache
@@ -48,28 +56,42 @@ def is_collective(name: str) -> bool:
 def find_link(run: Run, device: str) -> Link | None:
     """Return the fastest path from a card to another, one way: of those that were measured, else of the datasheet."""
     measured = [
-        ceiling
+        Link(ceiling.name, ceiling.gb_per_s)
         for ceiling in run.roofline.ceilings
         if isinstance(ceiling, MemoryCeiling) and ceiling.device == device and ceiling.level == "p2p"
         if not ceiling.both_ways and not ceiling.doubt
     ]
-    if measured:
-        fastest = max(measured, key=lambda ceiling: ceiling.gb_per_s)
-        return Link(fastest.name, fastest.gb_per_s)
-    nvlink = run.devices[device].datasheet.nvlink
-    return Link("NVLink's datasheet", nvlink.gb_per_s) if nvlink else None
+    if nvlink := run.devices[device].datasheet.nvlink:
+        measured = measured or [Link("NVLink's datasheet", nvlink.gb_per_s)]
+    fastest = max(measured, key=lambda link: link.gb_per_s, default=None)
+    return fastest and replace(fastest, all_reduces=tuple(sorted(_list_all_reduces(run, device))))
 
 
-def link_bytes(name: str, args: dict, tensors: list[Tensor]) -> tuple[float, str] | None:
-    """Return the bytes that the link of a card carries for a collective, and its size in words.
+def _list_all_reduces(run: Run, device: str) -> Iterator[tuple[int, float]]:
+    """Yield the sizes that a card and another added up, and the seconds of the fastest way."""
+    for row in getattr(run.roofline, "all_reduces", []):
+        if device in (row.device, row.peer):
+            for size in row.sizes:
+                yield size.size_bytes, min(size.time_s, size.nccl_graph_time_s or size.time_s)
 
-    They follow from what NCCL's kernel was recorded with (`args`), else from the largest of the caller's tensors. None
-    if neither says.
+
+@dataclass(frozen=True)
+class Carried:
+    """What the link of a card carries for a collective."""
+
+    size_bytes: float
+    shape: str  # the whole buffer, and the cards
+    is_all_reduce: bool  # of two cards
+
+
+def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | None:
+    """Return what a link carries for a collective; None if its size was not recorded.
+
+    The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors.
     """
     operation = f"{args.get('Collective name', '')} {name}".lower()
-    traffic = next((traffic for pattern, traffic in TRAFFIC.items() if re.search(pattern, operation)), None)
-    cards = args.get("Group size") or 2
-    buffer_bytes = args.get("bytes") or 0
+    pattern = next((pattern for pattern in TRAFFIC if re.search(pattern, operation)), None)
+    cards, buffer_bytes = args.get("Group size") or 2, args.get("bytes") or 0
     try:
         if "In msg nelems" in args:
             buffer_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * item_bytes(args["dtype"])
@@ -77,6 +99,7 @@ def link_bytes(name: str, args: dict, tensors: list[Tensor]) -> tuple[float, str
             buffer_bytes = max(tensor.count * tensor.item_bytes for tensor in tensors)
     except UnknownTypeError:
         return None
-    if traffic is None or not buffer_bytes:
+    if pattern is None or not buffer_bytes:
         return None
-    return traffic(cards) * buffer_bytes, f"{buffer_bytes} bytes, {cards} cards"
+    shape = f"{buffer_bytes} bytes, {cards} cards"
+    return Carried(TRAFFIC[pattern](cards) * buffer_bytes, shape, pattern == ALL_REDUCE and cards == 2)

@@ -113,9 +113,13 @@ class RoofModel:
         measured = (ceiling for name in names for ceiling in self.ceilings if ceiling.name == name)
         return self._roof(level, next(measured, None), moved)
 
-    def roof_of_link(self, moved: float, link: Link) -> LaunchRoof:
-        """Return the roof of bytes that a link between GPUs carries."""
-        return self._roof("link", link, moved)
+    def roof_of_link(self, moved: float, link: Link, is_all_reduce: bool) -> LaunchRoof:
+        """Return the roof of bytes that a link between GPUs carries, of an all-reduce the time that was measured."""
+        least_s = link.all_reduce_s(moved) if is_all_reduce else None
+        if least_s is None:
+            return self._roof("link", link, moved)
+        share = least_s / self.mean_s if self.mean_s else None
+        return LaunchRoof("link", "all_reduce", moved, least_s, share)
 
     def _roof(self, level: str, ceiling: api.Ceiling | Link | None, amount: float) -> LaunchRoof:
         if ceiling is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from collectives import is_collective, link_bytes
+from collectives import count_carried, is_collective
 from formulas.base import Call, CallWork, Tensor, UnknownTypeError, find_formula
 from trace_events import MISSHAPED, Event, Trace, input_dims
 from trace_steps import find_step
@@ -19,6 +19,7 @@ ACCUMULATE = "torch::autograd::AccumulateGrad"
 NUMBER = re.compile(r"_\d+$")
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
+ALL_REDUCE = "all_reduce"  # of two cards
 NO_SIZE = "collectives without a recorded size"
 UNKNOWN = (NO_OPERATOR, IN_GRAPH, NO_SIZE)  # what a kernel of a graph lacks, unless it ran outside
 
@@ -31,7 +32,7 @@ class CallLabel:
     shape: str = ""
     work: CallWork | None = None
     lacking: str | None = None  # what has no formula
-    family: str = ""  # of its formula: the name of its file
+    family: str = ""  # of its formula, which is the name of its file, or ALL_REDUCE
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
@@ -218,10 +219,11 @@ def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[i
     if is_collective(event.name):
         recorded = operator.args if operator else {}
         tensors = Call("", read_inputs(recorded), "").tensors()
-        carried = link_bytes(event.name, recorded | event.args, tensors)
+        carried = count_carried(event.name, recorded | event.args, tensors)
         if carried is None:
             return CallLabel(event.name, lacking=NO_SIZE, kind="collective")
-        return CallLabel(event.name, carried[1], CallWork(0, carried[0], 0), kind="collective")
+        family = ALL_REDUCE if carried.is_all_reduce else ""
+        return CallLabel(event.name, carried.shape, CallWork(0, carried.size_bytes, 0), None, family, "collective")
     if operator is not None and not OVER_LINK.search(event.name):
         return _operator_label(
             Call(_short_name(operator), read_inputs(operator.args), event.name, blocks, gradients, ranks)

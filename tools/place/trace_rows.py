@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import placing
 from collectives import Link, find_link
-from trace_calls import NO_SIZE, CallLabel, label_events
+from trace_calls import ALL_REDUCE, CallLabel, label_events
 from trace_events import Event, Trace
 from trace_steps import LOST, TraceSteps, find_step, overlap_s
 
@@ -98,8 +98,8 @@ def _place_gpu(trace: Trace, gpu: int, events: Iterable[Event], run: Run, others
     groups = group_by(row_events, lambda event: event.label).values()
     operations = [_operation(group, card, whole_s) for group in groups]
     savings_s = fsum(operation.saving_s[0] for operation in operations if operation.saving_s)
-    unsized = [operation for operation in operations if operation.label.lacking == NO_SIZE or not operation.saving_s]
-    unsized_s = fsum(row.total_s * (1 - row.overlapped) for row in unsized if row.label.kind == "collective")
+    unsized = [row for row in operations if row.label.kind == "collective" and not row.saving_s]
+    unsized_s = fsum(row.total_s * (1 - row.overlapped) for row in unsized)
     idle = [_idle(kind, seconds, whole_s) for kind, seconds in step.gaps.items() if seconds > SHORTEST_GAP_S]
     rows = sorted([*operations, *idle], key=lambda row: -(row.saving_s[0] if row.saving_s else row.total_s))
     roofs_s, mfu = max(0.0, step.busy_s - savings_s - unsized_s), _products_s(operations) / step.seconds
@@ -169,7 +169,7 @@ def list_roofs(label: CallLabel, model: placing.RoofModel, card: Card) -> Iterab
         yield roof if roof.ceiling else model.roof_of_flops(work.flops, WITHOUT_BLOCKS.get(work.dtype, work.dtype))
     if label.kind == "collective":
         if card.link:
-            yield model.roof_of_link(work.moved_bytes, card.link)
+            yield model.roof_of_link(work.moved_bytes, card.link, label.family == ALL_REDUCE)
         return
     if label.kind == "copy":
         yield model.roof_of_bytes("memory", work.moved_bytes, [_copy_ceiling(label.name)])

@@ -91,18 +91,13 @@ def embedding_bag_backward_work(call: Call) -> CallWork:
     return CallWork(index.count * gradient.dims[1], gradient.bytes + index.bytes, rows * row_bytes)
 
 
-@formula(
-    "sort", "argsort", "topk", "kthvalue", "median", "mode", "cummax", "cummin", "_cummax_helper", "_cummin_helper"
-)
+@formula("sort", "argsort", "topk", "_cummax_helper", "_cummin_helper")
 def sort_work(call: Call) -> CallWork:
     """Return the work of a sort or selection: a pass that reads, and values and their places written."""
     tensor = call.tensors()[0]
     outputs = tensor.count
     if call.name == "topk":
-        axis = call.sizes(2)[0]
-        outputs = tensor.count // tensor.dims[axis] * call.sizes(1)[0]
-    elif call.name in ("kthvalue", "median", "mode"):
-        outputs = tensor.count // tensor.dims[(call.sizes(2 if call.name == "kthvalue" else 1) or [-1])[0]]
+        outputs = tensor.count // tensor.dims[call.sizes(2)[0]] * call.sizes(1)[0]
     return CallWork(0, tensor.bytes, outputs * (tensor.item_bytes + INDEX_BYTES))
 
 

@@ -49,28 +49,3 @@ def resampling_work(call: Call) -> CallWork:
     corners = next((count for kind, count in CORNERS.items() if f"_{kind}" in call.name), 1)
     outputs = image.count if backward else result
     return CallWork(2 * corners * outputs, image.bytes, result * image.item_bytes)
-
-
-@formula("grid_sampler_2d", "grid_sampler_3d", "im2col", "col2im")
-def sampling_work(call: Call) -> CallWork:
-    """Return the work of sampling at places that a grid names, or of copies of windows into columns and back."""
-    image, *grids = call.tensors()
-    if call.name == "im2col":
-        window, dilation, padding, stride = (call.sizes(place) for place in (1, 2, 3, 4))
-        result = image.dims[0] * image.dims[1] * prod(window)
-        result *= count_positions(image, window, padding, stride, dilation)
-    elif call.name == "col2im":
-        result = image.dims[0] * image.dims[1] // prod(call.sizes(2)) * prod(call.sizes(1))
-    else:
-        result = image.dims[1] * grids[0].count // grids[0].dims[-1]
-    return CallWork(0, image.bytes + count_bytes(grids), result * image.item_bytes)
-
-
-@formula("reflection_pad*", "replication_pad*", "constant_pad_nd")
-def padding_work(call: Call) -> CallWork:
-    """Return the work of padding: the second argument has two sizes for each axis, the last axis first."""
-    image, pads = call.inputs[0], call.sizes(1)
-    dims = list(image.dims)
-    for axis, pair in enumerate(zip(pads[::2], pads[1::2], strict=True)):
-        dims[-1 - axis] += sum(pair)
-    return CallWork(0, image.bytes, prod(dims) * image.item_bytes)

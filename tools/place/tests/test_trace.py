@@ -5,9 +5,11 @@ import json
 from dataclasses import replace
 from math import fsum, prod
 from pathlib import Path
+from types import SimpleNamespace
 
 import collectives
 import place
+import placing
 import pytest
 import trace_calls
 import trace_events
@@ -535,6 +537,20 @@ def test_a_measured_link_comes_before_the_datasheet():
     roofline = H200.roofline.model_copy(update={"ceilings": [*H200.roofline.ceilings, *links]})
     link = collectives.find_link(replace(H200, roofline=roofline), "gpu0")
     assert (link.name, link.gb_per_s) == ("p2p_gpu1_write", 396.0)
+
+
+def test_an_all_reduce_of_two_cards_stands_under_those_of_the_run():
+    sizes = [
+        SimpleNamespace(size_bytes=size, time_s=us * 1e-6, nccl_graph_time_s=9e-6)
+        for size, us in ((1024, 3), (4096, 12))
+    ]
+    pair = SimpleNamespace(device="gpu0", peer="gpu1", sizes=sizes)
+    roofline = SimpleNamespace(ceilings=H200.roofline.ceilings, all_reduces=[pair])
+    link = collectives.find_link(replace(H200, roofline=roofline), "gpu0")
+    model = placing.RoofModel([], 12e-6)
+    assert model.roof_of_link(2560, link, is_all_reduce=True).share == pytest.approx(0.5)
+    assert model.roof_of_link(2560, link, is_all_reduce=False).ceiling == "NVLink's datasheet"
+    assert model.roof_of_link(9999, link, is_all_reduce=True).ceiling == "NVLink's datasheet"
 
 
 def test_the_operator_gives_a_collective_its_size(sections):
