@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy
-from formulas.base import Tensor, UnknownTypeError, item_bytes
+from formulas.base import Tensor, item_bytes
 
 from roofline.api import MemoryCeiling, Run
 
@@ -87,18 +87,16 @@ class Carried:
 def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | None:
     """Return what a link carries for a collective; None if its size was not recorded.
 
-    The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors.
+    The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors. Raises
+    UnknownTypeError.
     """
     operation = f"{args.get('Collective name', '')} {name}".lower()
     pattern = next((pattern for pattern in TRAFFIC if re.search(pattern, operation)), None)
     cards, buffer_bytes = args.get("Group size") or 2, args.get("bytes") or 0
-    try:
-        if "In msg nelems" in args:
-            buffer_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * item_bytes(args["dtype"])
-        elif tensors and not buffer_bytes:
-            buffer_bytes = max(tensor.count * tensor.item_bytes for tensor in tensors)
-    except UnknownTypeError:
-        return None
+    if "In msg nelems" in args:
+        buffer_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * item_bytes(args["dtype"])
+    elif tensors and not buffer_bytes:
+        buffer_bytes = max(tensor.count * tensor.item_bytes for tensor in tensors)
     if pattern is None or not buffer_bytes:
         return None
     shape = f"{buffer_bytes} bytes, {cards} cards"

@@ -219,9 +219,12 @@ def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[i
     if is_collective(event.name):
         recorded = operator.args if operator else {}
         tensors = Call("", read_inputs(recorded), "").tensors()
-        carried = count_carried(event.name, recorded | event.args, tensors)
+        try:
+            carried, lacking = count_carried(event.name, recorded | event.args, tensors), NO_SIZE
+        except UnknownTypeError as error:
+            carried, lacking = None, f"collectives of {error}"
         if carried is None:
-            return CallLabel(event.name, lacking=NO_SIZE, kind="collective")
+            return CallLabel(event.name, lacking=lacking, kind="collective")
         family = ALL_REDUCE if carried.is_all_reduce else ""
         return CallLabel(event.name, carried.shape, CallWork(0, carried.size_bytes, 0), None, family, "collective")
     if operator is not None and not OVER_LINK.search(event.name):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from math import fsum
 from pathlib import Path
 
 from place_page import ADVICE, advice_key, build_table, kernel_title, write_notes
@@ -31,10 +32,12 @@ def step_notes(section: Section) -> list[str]:
         findings.append(finding if is_repeated else f"{finding}{colon} {advice}")  # each advice once
     seconds_by_lacking: Counter[str] = Counter()
     for row in rows:
-        if row.label.lacking and row.total_s > 0 and row.label.kind != "collective":
+        if row.label.lacking and row.total_s > 0:
             seconds_by_lacking[row.label.lacking] += row.total_s
     lacking = [f"{name} {duration(seconds)}" for name, seconds in seconds_by_lacking.most_common(LACKING_NAMED)]
+    collectives_s = fsum(row.total_s for row in rows if row.label.lacking and row.label.kind == "collective")
     facts = {"worth_s": worth_s, "findings": findings, "lacking": lacking, "lacking_s": seconds_by_lacking.total()}
+    facts["at_roofs_s"] = seconds_by_lacking.total() - collectives_s  # as it is
     facts["is_marked"] = any(row.label.inferred or row.overlapped > PARTLY for row in rows)
     notes = write_notes("trace", section=section, **facts)
     return notes + [text for row in rows if (text := _high_share_note(row))][:FIRST]

@@ -523,6 +523,7 @@ def test_collectives_have_roofs(tmp_path, kernel, recorded, carried):
     communication = row(section, kernel)
     roof = communication.roof_at("link")
     assert communication.label.kind == "collective" and (roof and roof.amount) == carried
+    assert carried or "QInt8" in " ".join(trace_page.step_notes(section))
     least_s = carried / 450e9 if carried else 0.0  # NVLink by the datasheet of the H200
     assert section.roofs_s == pytest.approx(least_s) and section.unsized_s == pytest.approx(0 if carried else 1e-4)
 
