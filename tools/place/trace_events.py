@@ -88,7 +88,7 @@ class _Reader:
     def __init__(self, path: Path):
         self._path = path
         self._traces: dict[str, Trace] = {}
-        self._by_process: dict[Any, Trace] = {}
+        self._by_thread: dict[tuple, tuple[Trace, tuple]] = {}
         self._same: dict[Any, Any] = {}
 
     def read(self, read_parts: Callable[[Path], Iterator[trace_json.Part]]) -> list[Trace]:
@@ -107,13 +107,11 @@ class _Reader:
         return traces
 
     def _add(self, raw: dict) -> None:
-        kind, args, process = KINDS[raw["cat"]], raw.get("args") or {}, raw.get("pid")
-        trace = self._by_process.get(process) or self._trace_of(process)
-        start = float(raw["ts"])
-        end = start + max(0.0, float(raw.get("dur", 0)))
+        kind, args, thread = KINDS[raw["cat"]], raw.get("args") or {}, (raw.get("pid"), raw.get("tid"))
+        trace, thread = self._by_thread.get(thread) or self._add_thread(thread)
+        start, duration = float(raw["ts"]), float(raw.get("dur", 0))
+        end = start + duration if duration > 0 else start
         name = self._same.setdefault(raw["name"], raw["name"])
-        thread = (process, raw.get("tid"))
-        thread = self._same.setdefault(thread, thread)
         operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
         kept = {}
         if kind in ON_GPU or kind == "cpu_op":
@@ -138,9 +136,11 @@ class _Reader:
             trace.is_mixed |= other.thread[0] != event.thread[0]
             events[number] = event
 
-    def _trace_of(self, process: Any) -> Trace:
+    def _add_thread(self, thread: tuple) -> tuple[Trace, tuple]:
+        process = thread[0]
         rank = RANK.sub("", process) if isinstance(process, str) else ""
-        return self._by_process.setdefault(process, self._traces.setdefault(rank, Trace(str(self._path), rank)))
+        trace = self._traces.setdefault(rank, Trace(str(self._path), rank))
+        return self._by_thread.setdefault(thread, (trace, thread))
 
 
 def _require_kernels(traces: Sequence[Trace]) -> None:
