@@ -103,6 +103,9 @@ WEIGHTS = (tensor(64, 16), tensor(64, 16), tensor(64))
 CACHE = [tensor(99, 16, 2, 8, kind=FP8)] * 2
 PAGES = tensor(99, 16, 2, 64)  # 512 keys at most
 PAGED = [tensor(2, 8, 64), PAGES, PAGES, *[None] * 4, STARTS, *[None] * 4, "1", "512", *[None] * 9, "0.1", "True"]
+MARLIN = [tensor(4, 256), None, tensor(16, 1024, kind="int"), *[None] * 8, "7", "4", "512", "256"]
+BLOCKWISE = [tensor(64, 32), *[tensor(3, kind=LONG)] * 5, tensor(64, 128, kind=FP8), tensor(3, 32, 128, kind=FP8)]
+ROTARY = [tensor(2, kind=LONG), tensor(2, 128), tensor(2, 64), "64", tensor(9999, 64), "True"]
 EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), tensor(3, 2, kind=LONG)]
 
 
@@ -166,6 +169,10 @@ EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), ten
         ("_C::fused_add_rms_norm", [SQUARE, SQUARE, tensor(64)], 6 * 256, 2 * (4 * 256 + 64), "fp32"),
         ("sgl_kernel::silu_and_mul", [SQUARE, tensor(4, 128)], 4 * 512, 2 * 3 * 256, "fp32"),
         ("_C_cache_ops::reshape_and_cache_flash", [*[tensor(4, 2, 8)] * 2, *CACHE], 0, 128 * (2 + 1), "fp32"),
+        ("_C::cutlass_scaled_mm", [tensor(256, 256), *FP8_PAIR, *SCALES], 2 * 256**3, 4 * 256**2 + 2064, "fp8_block"),
+        ("_C::marlin_gemm", MARLIN, 2 * 4 * 512 * 256, 2 * 4 * 256 + 256 * 512 // 2 + 2 * 4 * 512, "bf16"),
+        ("sgl_kernel::fp8_blockwise_scaled_grouped_mm", BLOCKWISE, 2 * 64 * 32 * 128, 20480 + 4096, "fp8_e4m3"),
+        ("_C::rotary_embedding", ROTARY, 3 * 256, 16 + 2 * (256 + 128) * 2, "fp32"),
         ("sgl_kernel::fp8_scaled_mm", [*FP8_PAIR, None, None, "15"], 2 * 256**3, 4 * 256**2, "fp8_e4m3"),
     ],
 )  # fmt: skip
