@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -65,6 +65,7 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
     # A collective and a copy over the link are calls by themselves.
     alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
     keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
+    communications = Counter(caller for caller, is_alone in zip(callers, alone, strict=True) if is_alone)
     gradients = Gradients(trace.operators.values())
     labels: Labels = {}
     label_by_arguments: dict[tuple, CallLabel] = {}
@@ -73,6 +74,8 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
         operator, event = trace.operators.get(callers[longest]), events[longest]
         launched = [events[place].args for place in places]
         sizes = gradients.before(operator) if operator else ()
+        if alone[longest] and communications[callers[longest]] > 1:
+            operator = None  # its tensors are not those of each collective
         arguments = operator and (operator.name, id(operator.args)), event.name, tuple(map(id, launched)), sizes
         if arguments not in label_by_arguments:
             blocks = sum(prod(args.get("grid") or [0]) for args in launched)
@@ -115,19 +118,21 @@ class Outside:
     """The calls that ran outside of CUDA graphs, by the kernels that they launched, in order."""
 
     labels: dict[tuple, list[CallLabel]]
-    longest_kernel: dict[CallLabel, tuple]  # of the first call of a label
+    longest_kernels: dict[CallLabel, set[tuple]]  # of the calls of a label
 
 
 def _list_outside(events: Sequence[Event], labels: Labels) -> Outside:
-    calls = [(place, label) for place, (label, is_call) in labels.items() if is_call]
-    longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}
+    longest_kernels: dict[CallLabel, set[tuple]] = defaultdict(set)
     outside: dict[tuple, list[CallLabel]] = defaultdict(list)
     for place, event in enumerate(events):
-        if labels[place][0].lacking not in UNKNOWN:
-            kernel = _launch_key(event)
+        label, is_call = labels[place]
+        kernel = _launch_key(event)
+        if is_call:
+            longest_kernels[label].add(_without_number(kernel))
+        if label.lacking not in UNKNOWN:
             for key in {kernel, _without_number(kernel)}:
-                outside[key].append(labels[place][0])
-    return Outside(outside, longest_kernel)
+                outside[key].append(label)
+    return Outside(outside, longest_kernels)
 
 
 def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside: Outside) -> bool:
@@ -146,7 +151,7 @@ def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside
                 labels[place] = (unknown if unknown.kind == "collective" else replace(unknown, lacking=IN_GRAPH), True)
                 is_missing = True
             else:
-                is_call = _without_number(outside.longest_kernel[label]) == _without_number(kernel)
+                is_call = _without_number(kernel) in outside.longest_kernels[label]
                 labels[place] = (replace(label, inferred=True), is_call)
     return is_missing
 

@@ -7,11 +7,11 @@ import re
 from itertools import permutations
 from math import prod
 
-from formulas.base import Call, CallWork, Tensor, formula
+from formulas.base import Call, CallWork, Tensor, count_bytes, formula
 from formulas.products import product_work
 
 LOOKS_UP = re.compile("embedding|index|gather|select")
-WHOLE_WINDOW = 8  # times as many elements as indices: a kernel reads a part
+WHOLE_WINDOW = 3  # times as many elements as indices: a kernel reads a part
 PRODUCT = re.compile(r"^triton_tem_fused_.*(?:mm|linear|matmul)")
 
 
@@ -30,6 +30,8 @@ def triton_work(call: Call) -> CallWork | None:
             if (*a.dims[-2:], b.dims[-1]) == (result.dims[-2], b.dims[-2], result.dims[-1]):
                 added = [tensor for tensor in operands if tensor is not a and tensor is not b]
                 return product_work(call, a, b, added, result.type)
+    if call.name.startswith("triton_tem"):
+        return _template_work(call, operands, result)
     sizes = [int(argument) for argument in call.inputs if str(argument).isdigit()]
     reduces = not call.name.startswith("triton_poi")
     indices = prod(sizes) if len(sizes) > reduces else max(tensor.count for tensor in tensors)
@@ -39,6 +41,17 @@ def triton_work(call: Call) -> CallWork | None:
         operands, result = tensors, first
     read_bytes = sum(_read_bytes(call.name, tensor, indices) for tensor in operands)
     return CallWork(0, read_bytes, min(result.bytes, result.item_bytes * indices))
+
+
+def _template_work(call: Call, operands: list[Tensor], result: Tensor) -> CallWork:
+    """Return the work of a template of torch.compile; of flex attention at most, as a trace has no mask."""
+    if "flex_attention" not in call.name:
+        return CallWork(0, count_bytes(operands), result.bytes)
+    (batch, heads, queries, size), (*_, keys, value_size) = operands[0].dims, operands[2].dims
+    products = 2.5 if "backward" in call.name else 1
+    flops = products * 2 * batch * heads * queries * keys * (size + value_size)
+    shape = f"batch {batch}, {heads} heads of {size}, at most {queries} x {keys}"
+    return CallWork(flops, count_bytes(operands), result.bytes, operands[0].dtype, True, shape)
 
 
 def _read_bytes(name: str, tensor: Tensor, indices: int) -> int:

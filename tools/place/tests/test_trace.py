@@ -137,6 +137,7 @@ EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), ten
         ("triton_poi_fused_copy_1", [SQUARE, tensor(8, 64), "256"], 0, 2 * 512, "fp32"),
         ("triton_red_fused_mean_0", [SQUARE, tensor(64), SQUARE, "4", "64"], 0, 2 * (512 + 64), "fp32"),
         ("triton_tem_fused_mm_3", [SQUARE, tensor(64, 8), tensor(4, 8)], 4096, 2 * (256 + 512 + 32), "bf16"),
+        ("triton_tem_fused_flex_attention_0", [tensor(2, 8, 64, 16)] * 4, 4 * 16 * 64**2 * 16, 131072, "bf16"),
         # It overwrites the first; a look-up reads a row for each index.
         ("triton_poi_fused_add_relu_0", [tensor(64, 8), tensor(8), "512"], 0, 2 * (2 * 512 + 8), "fp32"),
         ("triton_red_fused_norm_0", [tensor(4, 64), tensor(64), "4", "64"], 0, 2 * (2 * 256 + 64), "fp32"),
@@ -394,6 +395,18 @@ def test_a_graph_takes_shapes_from_the_same_kernels_outside(sections):
     assert lacking == {"elementwise", "unknown"}
 
 
+def test_each_kernel_of_one_shape_is_a_call_in_a_graph(sections):
+    """As of a product whose operands lie otherwise in memory."""
+    trace = Written()
+    trace.add("cuda_runtime", "cudaGraphLaunch", 100, 2, correlation=77)
+    for number, kernel in enumerate(("gemm_nt", "gemm_tn")):
+        trace.call("aten::mm", 40 * number, 30, tensor(512, 512), tensor(512, 512), kernel=kernel)
+        trace.kernel(kernel, 110 + 30 * number, 25, launch=77)
+    (section,) = sections(trace)
+    (inferred,) = (row for row in section.kernels if row.label.inferred)
+    assert inferred.launches == 2
+
+
 def test_copies_over_the_link_stand_under_it(sections):
     trace = Written()
     trace.kernel("Memcpy HtoD (Pinned -> Device)", 5, 100, launch=1.0, kind="gpu_memcpy", bytes=5_000_000)
@@ -569,8 +582,12 @@ def test_the_operator_gives_a_collective_its_size(sections):
     number = trace.operator("record_param_comms", 100, tensor(8))
     trace.events[-1]["args"] |= collective(1 << 10)
     trace.kernel(ALL_REDUCE, 110, 30, number, 101.0)
-    shapes = {row.label.shape for row in sections(trace)[0].kernels if row.label.kind == "collective"}
-    assert shapes == {"2048 bytes, 2 cards"} and not any(row.label.lacking for row in sections(trace)[0].kernels)
+    number = trace.operator("Broadcast", 200, tensor(1 << 20))
+    for start in (210, 250):  # of parts of the tensor
+        trace.kernel("ncclDevKernel_Broadcast_RING_LL", start, 30, number, float(start - 9))
+    rows = [row for row in sections(trace)[0].kernels if row.label.kind == "collective"]
+    assert {row.label.shape for row in rows} == {"2048 bytes, 2 cards", ""}
+    assert [row.launches for row in rows if row.label.lacking] == [2]
 
 
 @pytest.mark.parametrize(
