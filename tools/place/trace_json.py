@@ -14,7 +14,7 @@ import orjson
 CHUNK_BYTES = 1 << 18  # of text that is parsed at once: more leaves the caches of the CPU
 LONGEST_BYTES = 1 << 24  # without a list or the end of an event: the file is laid out otherwise
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
-FIRST_KEY = re.compile(rb'\{\s*"[^"\\]+"')  # of an event
+FIRST_KEY = re.compile(rb'\{\s*"([^"\\]+)"')  # of an event; most have ph
 BARE_NA = re.compile(r'(?<![\w"])N/A(?![\w"])')  # PyTorch 1.8 writes it without quotes
 KEYS = ("deviceProperties", "step_s", "distributedInfo")  # next to the events, that placing needs
 Part = tuple[dict[str, Any], list[Any]]  # values of KEYS, and events
@@ -31,7 +31,7 @@ def open_unpacked(path: Path) -> BinaryIO:
 
 
 def read_chunks(path: Path) -> Iterator[Part]:
-    """Yield a trace in parts. An event ends where `}` precedes the `{` and the first key of another.
+    """Yield a trace in parts. An event ends where `}` precedes the `{` and the key that others begin with.
 
     Raises OtherLayoutError; EOFError for a file that is cut.
     """
@@ -44,10 +44,10 @@ def read_chunks(path: Path) -> Iterator[Part]:
             raise OtherLayoutError
         yield _parse(text[: start.end()] + b"]}")
         text = text[start.end() :]
-        border = re.compile(rb"\}\s*,\s*" + re.escape(first_key.group()))
+        border = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|' + re.escape(first_key[1]) + rb')"')
         while chunk := file.read(CHUNK_BYTES):
             text += chunk
-            between = border.search(text)  # the same between all, as they are laid out alike
+            between = border.search(text)  # the same between all events that are laid out alike
             end = text.rfind(between.group()) if between else 0
             if end > 0:
                 yield _parse(b'{"traceEvents":[' + text[: end + 1] + b"]}")

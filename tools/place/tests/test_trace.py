@@ -731,7 +731,8 @@ def test_traces_of_old_versions_are_read(sections):
         lambda text: b"\xef\xbb\xbf" + text,
         lambda text: json.dumps(json.loads(text), indent=4).replace("\n", "\r\n").encode(),
         lambda text: json.dumps(json.loads(text), separators=(",", ":")).encode(),
-        lambda text: json.dumps({"traceEvents": [{"cat": "x"}, *json.loads(text)["traceEvents"]]}).encode(),
+        lambda text: json.dumps({"traceEvents": [{"name": "M"}] * 9 + json.loads(text)["traceEvents"]}).encode(),
+        lambda text: json.dumps(json.loads(text), sort_keys=True).encode(),
         lambda text: json.dumps(dict(reversed(json.loads(text).items()))).encode(),
     ],
 )
