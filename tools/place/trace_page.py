@@ -7,6 +7,7 @@ from pathlib import Path
 
 from place_page import ADVICE, advice_key, build_table, kernel_title, write_notes
 from placing import LaunchRoof, find_slowest
+from trace_calls import IN_GRAPH
 from trace_rows import PARTLY, Section, TracedOperation
 
 from roofline.api import count_words, duration, join_words, percent, regime_text
@@ -38,6 +39,7 @@ def step_notes(section: Section) -> list[str]:
     collectives_s = fsum(row.total_s for row in rows if row.label.lacking and row.label.kind == "collective")
     facts = {"worth_s": worth_s, "findings": findings, "lacking": lacking, "lacking_s": seconds_by_lacking.total()}
     facts["at_roofs_s"] = seconds_by_lacking.total() - collectives_s  # as it is
+    facts["lacks_graph"] = IN_GRAPH in seconds_by_lacking
     facts["is_marked"] = any(row.label.inferred or row.overlapped > PARTLY for row in rows)
     notes = write_notes("trace", section=section, **facts)
     return notes + [text for row in rows if (text := _high_share_note(row))][:FIRST]

@@ -92,6 +92,15 @@ def narrow_matmul_work(call: Call) -> CallWork:
     return product_work(call, a, b, call.tensors()[2:], result_type, dtype)
 
 
+@formula("_scaled_mm_v2")
+def listed_scales_work(call: Call) -> CallWork:
+    """Return the work of a product whose scales are lists, which a trace has no types of: they count as fp32."""
+    left, right = call.inputs[:2]
+    scales = [replace(scale, type="float") for place in (2, 5) for scale in call.inputs[place]]
+    result_type = RESULTS.get(str(call.inputs[9]), "c10::BFloat16")
+    return product_work(call, left, right, scales, result_type, scaled_dtype(call, left, scales))
+
+
 @formula("*::cutlass_scaled_mm", "*::dsv3_fused_a_gemm", "*::dsv3_router_gemm")
 def given_result_work(call: Call) -> CallWork:
     """Return the work of a product whose result is the first argument."""

@@ -105,6 +105,9 @@ PAGES = tensor(99, 16, 2, 64)  # 512 keys at most
 PAGED = [tensor(2, 8, 64), PAGES, PAGES, *[None] * 4, STARTS, *[None] * 4, "1", "512", *[None] * 9, "0.1", "True"]
 MARLIN = [tensor(4, 256), None, tensor(16, 1024, kind="int"), *[None] * 8, "7", "4", "512", "256"]
 BLOCKWISE = [tensor(64, 32), *[tensor(3, kind=LONG)] * 5, tensor(64, 128, kind=FP8), tensor(3, 32, 128, kind=FP8)]
+LISTED = [*FP8_PAIR, (replace(SCALES[0], type="TensorList"),), "[4]", "[0]", (replace(SCALES[1], type="TensorList"),)]
+LISTED += ["[5]", "[0]", None, "15"]
+GROUPED = [tensor(64, 32), tensor(4, 32, 16), tensor(4, kind="int"), tensor(64, 16), "8"]
 ROTARY = [tensor(2, kind=LONG), tensor(2, 128), tensor(2, 64), "64", tensor(9999, 64), "True"]
 EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), tensor(3, 2, kind=LONG)]
 
@@ -137,6 +140,8 @@ EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), ten
         ("triton_poi_fused_copy_1", [SQUARE, tensor(8, 64), "256"], 0, 2 * 512, "fp32"),
         ("triton_red_fused_mean_0", [SQUARE, tensor(64), SQUARE, "4", "64"], 0, 2 * (512 + 64), "fp32"),
         ("triton_tem_fused_mm_3", [SQUARE, tensor(64, 8), tensor(4, 8)], 4096, 2 * (256 + 512 + 32), "bf16"),
+        ("triton_tem_fused__grouped_mm_0", GROUPED, 2 * 64 * 32 * 16, 10240, "bf16"),
+        ("triton_tem_fused_convolution_1", [IMAGE, WEIGHT, tensor(2, 24, 9, 9)], 279936, 75040, "bf16"),
         ("triton_tem_fused_flex_attention_0", [tensor(2, 8, 64, 16)] * 4, 4 * 16 * 64**2 * 16, 131072, "bf16"),
         # It overwrites the first; a look-up reads a row for each index.
         ("triton_poi_fused_add_relu_0", [tensor(64, 8), tensor(8), "512"], 0, 2 * (2 * 512 + 8), "fp32"),
@@ -170,6 +175,7 @@ EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), ten
         ("_C::fused_add_rms_norm", [SQUARE, SQUARE, tensor(64)], 6 * 256, 2 * (4 * 256 + 64), "fp32"),
         ("sgl_kernel::silu_and_mul", [SQUARE, tensor(4, 128)], 4 * 512, 2 * 3 * 256, "fp32"),
         ("_C_cache_ops::reshape_and_cache_flash", [*[tensor(4, 2, 8)] * 2, *CACHE], 0, 128 * (2 + 1), "fp32"),
+        ("_scaled_mm_v2", LISTED, 2 * 256**3, 4 * 256**2 + 2064, "fp8_block"),
         ("_C::cutlass_scaled_mm", [tensor(256, 256), *FP8_PAIR, *SCALES], 2 * 256**3, 4 * 256**2 + 2064, "fp8_block"),
         ("_C::marlin_gemm", MARLIN, 2 * 4 * 512 * 256, 2 * 4 * 256 + 256 * 512 // 2 + 2 * 4 * 512, "bf16"),
         ("sgl_kernel::fp8_blockwise_scaled_grouped_mm", BLOCKWISE, 2 * 64 * 32 * 128, 20480 + 4096, "fp8_e4m3"),
@@ -562,7 +568,7 @@ def test_a_measured_link_comes_before_the_datasheet():
 
 def test_an_all_reduce_of_two_cards_stands_under_those_of_the_run():
     sizes = [
-        SimpleNamespace(size_bytes=size, time_s=us * 1e-6, nccl_graph_time_s=9e-6)
+        SimpleNamespace(size_bytes=size, time_s=us * 1e-6, nccl_graph_time_s=9e-6, doubt=None)
         for size, us in ((1024, 3), (4096, 12))
     ]
     pair = SimpleNamespace(device="gpu0", peer="gpu1", sizes=sizes)
