@@ -160,12 +160,14 @@ def _require_kernels(traces: Sequence[Trace]) -> None:
 def require_shapes(traces: Sequence[Trace]) -> None:
     """Raise UserError if no operator of these traces has shapes, or none has types."""
     recorded = [operator.args for trace in traces for operator in trace.operators.values()]
+    has_graph = any("GraphLaunch" in launch.name for launch in traces[0].launches.values())
+    remedy = f'with CUDA graphs, name a trace without them too: TRACE="{traces[0].path} eager.json.gz"'
     for is_wrong, reason in (
         (not any(map(input_dims, recorded)), "no shapes were recorded (record_shapes=True)"),
         (not any(args.get("Input type") for args in recorded), "no types were recorded: this PyTorch is too old"),
     ):
         if is_wrong:
-            raise UserError(f"{traces[0].path}: {reason}; {COLLECT}")
+            raise UserError(f"{traces[0].path}: {reason}; {remedy if has_graph else COLLECT}")
 
 
 def input_dims(args: dict) -> list:

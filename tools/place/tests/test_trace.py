@@ -727,6 +727,15 @@ def test_traces_of_old_versions_are_read(sections):
         trace_events.require_shapes(trace_events.read_trace(trace.write(Path(section.report))))
 
 
+def test_a_graph_alone_needs_a_second_trace(tmp_path):
+    trace = Written()
+    trace.operator("aten::empty", 0)
+    trace.add("cuda_runtime", "cudaGraphLaunch", 100, 2, correlation=77)
+    trace.kernel("gemm", 110, 25, launch=77)
+    with pytest.raises(UserError, match="TRACE="):
+        trace_events.require_shapes(trace_events.read_trace(trace.write(tmp_path / "my.json")))
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
