@@ -40,7 +40,11 @@ def main(arguments: list[str]) -> int:
     """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
-    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
+    parser.add_argument(
+        "--trace",
+        metavar="TRACE",
+        help="a Chrome trace of torch.profiler, .json or .json.gz, and others that it takes shapes from",
+    )
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     options = parser.parse_args(arguments)
     try:
@@ -72,14 +76,20 @@ def place_report_file(report: str, card: str) -> str:
     return "\n\n".join([format_screen(notes, profile.kernels), *place_page.missing_command(profile), outputs])
 
 
-def place_trace_file(trace: str, card: str) -> str:
+def place_trace_file(traces: str, card: str) -> str:
     """Place a trace of torch.profiler: write page, pictures and table, and return what the screen shows.
 
-    Raises UserError and OSError.
+    `traces` is a path, or several with spaces between: kernels of CUDA graphs in the first have the shapes that they
+    have in the others. Raises UserError and OSError.
     """
-    events = trace_events.read_trace(Path(trace))
+    paths = [traces] if Path(traces).exists() else traces.split() or [traces]
+    ranks, *others = [trace_events.read_trace(Path(path)) for path in paths]
+    trace_events.require_shapes([trace for file in (ranks, *others) for trace in file])
     run = read_card(card)
-    sections = trace_rows.place_trace(events, run)
+    try:
+        sections = trace_rows.place_trace(ranks, run, [file[0] for file in others])
+    except (*trace_events.MISSHAPED, LookupError, ArithmeticError) as error:
+        raise UserError(f"{paths[0]}: events are not as torch.profiler writes them: {error}") from None
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
     outputs = write_placement(sections, pictures, sections, page, run)
