@@ -7,6 +7,7 @@ exit status is 1 if a figure of one model is SLOWER, and 2 if the lists cannot b
 import argparse
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import compare_page
 import t_test

@@ -10,6 +10,7 @@ node whose archive is missing or cannot be used fails, where it would be refused
 
 import argparse
 import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import heat_map
 from outliers import FEWEST_CARDS, Fleet, any_gpu, build_fleet, cards_of

@@ -8,6 +8,7 @@ Measures a few ceilings and repeats one GEMM on every GPU, and writes results/he
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import against_known
 import verdict
@@ -59,9 +62,6 @@ def main(arguments: Sequence[str]) -> int:
     except (api.UserError, OSError) as error:
         print(error)
         return STATUS["cannot tell"]
-    except KeyboardInterrupt:
-        print("stopped")
-        return 130
     status = min((card["status"] for card in cards), key=list(STATUS).index)
     content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards}
     api.write_text(json.dumps(content, indent=1), WRITTEN)

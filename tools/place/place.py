@@ -8,6 +8,7 @@ run on the same model of card (results, an archive, a folder of reference/), by 
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -17,6 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts its packages
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import ncu_counts
 import place_page

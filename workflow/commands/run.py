@@ -13,14 +13,12 @@ import signal
 import sys
 
 INTERRUPTED, PARENT = 130, os.getppid()
-PR_SET_PDEATHSIG = 1
 # Imports take a second. An exception would be shown: pydantic wraps what is raised while it builds a model.
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 import argparse
 import contextlib
-import ctypes
 import difflib
 import time
 from collections.abc import Sequence
@@ -46,6 +44,7 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, folder, run_lock
+from roofline.run.ending import end_with_parent
 from roofline.run.jobs import AGAIN, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
@@ -157,17 +156,10 @@ def describe_record(name: str) -> str:
     return job_lines.format_job_line(read_record(Path(record_path(name))), f"{rule} {device} {case}", query)
 
 
-def end_with_make() -> None:
-    """Have the kernel send this process SIGTERM when make ends, however that ends, `kill -9` included."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != PARENT:  # it has ended already
-        sys.exit(INTERRUPTED)
-
-
 if __name__ == "__main__":
     print_what_can_be_printed()
     if "MAKELEVEL" in os.environ:
-        end_with_make()
+        end_with_parent(PARENT, signal.SIGTERM)
     try:
         status = main(sys.argv[1:])
     except (UserError, OSError) as error:

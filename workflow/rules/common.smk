@@ -174,8 +174,8 @@ OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
 DRY = workflow.output_settings.dryrun
-previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
+CORRUPT = previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
 if not DRY:
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
-CONSOLE = Console(workflow, CHECKED)
+CONSOLE = Console(workflow, CHECKED, CORRUPT if DRY else [])
 CONSOLE.install(logger)

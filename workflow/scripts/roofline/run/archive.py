@@ -8,7 +8,6 @@ import contextlib
 import os
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -24,6 +23,7 @@ from roofline.table.run_records import read_results
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
 ENDING = ".tar.gz"
+MOST_LEVELS = 100  # of folders within one another; those of a run are 6
 MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from the files that are there"
 
 
@@ -116,17 +116,27 @@ def unpack(archive: Path, folder: Path) -> Path:
 
     Raises UserError if the file is damaged or not an archive, or has members outside.
     """
+    if not archive.exists():
+        raise UserError(f"{archive}: no such file")
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            tar.extractall(folder, filter="data")
-    except FileNotFoundError:
-        raise UserError(f"{archive}: no such file") from None
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+            tar.extractall(folder, filter=_require_shallow)
+    except Exception as error:  # odd headers raise ValueError, OverflowError, RecursionError and more
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
+            reason = f"cannot be unpacked in {folder.parent} ({str(error) or 'out of memory'})"
+            raise UserError(f"{archive}: {reason}; TMPDIR names another folder") from None
         raise UserError(f"{archive}: damaged or not an archive ({error})") from None
     tops = list(folder.iterdir())
     if len(tops) != 1 or not (tops[0] / MANIFEST).is_file():
         raise UserError(f"{archive}: not an archive of this workflow, no {MANIFEST} in it")
     return tops[0]
+
+
+def _require_shallow(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Return what tarfile's own filter makes of a member. Raises TarError for one that could not be removed again."""
+    if member.name.count("/") > MOST_LEVELS:
+        raise tarfile.TarError(f"a member lies in more than {MOST_LEVELS} folders")
+    return tarfile.data_filter(member, folder)
 
 
 def manifest_of(root: Path) -> Manifest:
@@ -149,3 +159,10 @@ def list_problems(root: Path, manifest: Manifest, complete: bool = True) -> list
         return lines or broken_seals(read_results(root / RESULTS, outputs), hashes(manifest.outputs))
     except UserError as error:
         return [str(error).replace(f"{root}/", "")]
+    except Exception as error:
+        return [describe_contradiction(error)]
+
+
+def describe_contradiction(error: Exception) -> str:
+    """Return the problem of records each of which is valid, but which together raise another error than UserError."""
+    return f"{RESULTS}: the records contradict each other ({type(error).__name__}: {error})"

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from logging import LogRecord
 from pathlib import Path
 from threading import Thread
@@ -50,10 +51,10 @@ class Console(logging.Handler):
     are errors, at the end, but for those that tell again of a job that failed.
     """
 
-    def __init__(self, workflow: Any, checked: Checked):
+    def __init__(self, workflow: Any, checked: Checked, corrupt: Sequence[str] = ()):
         super().__init__(logging.INFO)
         self.options = format_options(workflow)
-        self._workflow, self._checked = workflow, checked
+        self._workflow, self._checked, self._corrupt = workflow, checked, corrupt
         self._snakemake: logging.Handler | None = None  # None: not installed
         self._early: list[LogRecord] = []  # from before anything is executed, as of --lint
         self._errors: list[LogRecord] = []
@@ -101,7 +102,7 @@ class Console(logging.Handler):
         elif record.levelno >= logging.WARNING:
             self._hand_over([record])
         elif event == LogEvent.RUN_INFO and self._planned is None:
-            self._planned = planned = planned_jobs.list_planned_jobs(self._workflow)
+            self._planned = planned = planned_jobs.list_planned_jobs(self._workflow, self._corrupt)
             if self._workflow.output_settings.dryrun:
                 self._write("\n".join(planned_jobs.format_plan(planned)))
         elif event == LogEvent.JOB_INFO:
@@ -115,7 +116,8 @@ class Console(logging.Handler):
         if self._snakemake:
             undisturbed = self._executes and not self._errors and not sys.exc_info()[0]
             if undisturbed and self._planned is None and planned_jobs.is_complete(self._workflow):
-                self._write(UP_TO_DATE)
+                planned = planned_jobs.list_planned_jobs(self._workflow, self._corrupt)
+                self._write("\n".join(planned_jobs.format_plan(planned)) if planned else UP_TO_DATE)
                 if not self._workflow.output_settings.dryrun:
                     self.summarise(of_this_run=False)
             self._hand_over([] if self._executes else self._early)

@@ -1,15 +1,22 @@
-"""How a run ends that is ended from outside: at once, with all its processes, and in one line."""
+"""How a run or another command ends: at once, with all its processes, and in one line at most."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 import psutil
 
+from roofline.core.terms import UserError, shorten_lines
+from roofline.run.jobs import print_what_can_be_printed
+
 INTERRUPTED = 130  # the exit status, as a shell gives it after Ctrl-C
+PR_SET_PDEATHSIG = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE_S = 2.0  # for jobs to leave nothing half-written
 BEGUN = threading.Event()  # set when the run begins to end
@@ -33,14 +40,71 @@ def _end_run(last_words: Callable[[], str]) -> None:
     for number in (*SIGNALS, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     BEGUN.set()
-    started = psutil.Process().children(recursive=True)
-    for process in started:
-        with contextlib.suppress(psutil.Error):  # it may have ended
-            process.terminate()
-    psutil.wait_procs(started, timeout=PATIENCE_S)  # what lives longer ends with the run's lock
+    _end_started()  # what lives longer ends with the run's lock
     words = f"{last_words()}\n".encode(errors="replace")
     for number in SIGNALS:  # for a reader that stalls
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
         os.write(sys.stdout.fileno(), words)
     os._exit(INTERRUPTED)
+
+
+def _end_started() -> None:
+    """End the processes that this one started, and those that they started."""
+    started = psutil.Process().children(recursive=True)
+    for process in started:
+        with contextlib.suppress(psutil.Error):  # it may have ended
+            process.terminate()
+    psutil.wait_procs(started, timeout=PATIENCE_S)
+
+
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent ends, however that ends, `kill -9` included."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(INTERRUPTED)
+
+
+def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
+    """End the program with the status that `main` returns for its arguments.
+
+    An error of the user or of the system is one line, and the status is `failed`; so it is after any other exception,
+    of which the traceback is printed. At a signal, or where nobody reads what it prints, it ends without a word: what
+    it unpacked is removed, and what it started ends too.
+    """
+    print_what_can_be_printed()
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
+    status = failed
+    try:
+        status = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, as of `| head`
+        status = 128 + signal.SIGPIPE
+    except Exception as error:
+        if not BEGUN.is_set():  # else it wraps what _leave raised, as pydantic does while it builds a model
+            _show(error)
+    finally:
+        _end_started()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # Python would try again when it ends, and print that this failed
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(INTERRUPTED if BEGUN.is_set() else status)
+
+
+def _leave(*_: object) -> NoReturn:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    BEGUN.set()
+    sys.exit(INTERRUPTED)
+
+
+def _show(error: Exception) -> None:
+    with contextlib.suppress(OSError):  # stderr may be full too
+        if isinstance(error, UserError | OSError):
+            print("\n".join(shorten_lines(str(error).splitlines())), file=sys.stderr)
+        else:
+            traceback.print_exception(error)
