@@ -38,6 +38,16 @@ def test_each_job_has_its_reason_with_changed_values_and_few_files(run: Run):
     assert plan(run, "--forcerun", "results/cpu/device_query.json")[0]["cpu/device_query.json"] == "asked for"
 
 
+def test_a_corrupt_result_and_what_follows_are_planned(run: Run):
+    """Its time says nothing of it."""
+    path, times = run.results / PEAK, (run.results / PEAK).stat()
+    path.write_bytes(path.read_bytes()[:200])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    reasons, _ = plan(run)
+    assert list(reasons) == [PEAK, "roofline.json", "manifest.json"] and reasons[PEAK].startswith("corrupt")
+    assert PEAK in reasons["roofline.json"] and path.stat().st_size == 200
+
+
 def test_a_reason_with_other_fields_is_told_in_snakemakes_words():
     class OtherReason(SimpleNamespace):
         def __str__(self):

@@ -25,7 +25,7 @@ from compare_picture import draw_changes
 from pairing import ComparedPair, device_differences, pair_devices, run_differences
 from two_models import draw_roofs
 
-from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, describe_error, exit_with, figure_style, open_run, write_text
 
 FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
             picture = draw_changes(comparison)
         figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return REFUSED
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.judged) else 0

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         arguments = parse_arguments(argv)
         paragraphs = answer(arguments) if arguments.model else list_models(arguments)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
-        print(error)
+        print(api.describe_error(error))
         return 1
     print("\n\n".join(paragraphs))
     return 0

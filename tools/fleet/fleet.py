@@ -32,6 +32,7 @@ from roofline.api import (
     Run,
     UserError,
     count_words,
+    describe_error,
     exit_with,
     figure_style,
     join_words,
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         fleet = build_fleet(runs, refused)
         write_report(fleet, options.into)
     except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return NOTHING
     print(format_screen(fleet))
     print(f"{options.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")

@@ -60,12 +60,13 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         cards = examine(select_gpus(options.devices), options.heat)
     except (api.UserError, OSError) as error:
-        print(error)
+        print(api.describe_error(error))
         return STATUS["cannot tell"]
-    status = min((card["status"] for card in cards), key=list(STATUS).index)
-    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards}
+    lost = api.list_lost_gpus()
+    status = min((*(card["status"] for card in cards), *["not healthy"] * len(lost)), key=list(STATUS).index)
+    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards, "lost": lost}
     api.write_text(json.dumps(content, indent=1), WRITTEN)
-    print(f"\n{format_screen(cards)}\nnumbers: {WRITTEN}")
+    print("\n".join(["", format_screen(cards), *(f"not healthy: {line}" for line in lost), f"numbers: {WRITTEN}"]))
     return STATUS[status]
 
 

@@ -2,11 +2,13 @@
 
 import gc
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import ijson
 
@@ -17,6 +19,10 @@ READ = {*ON_GPU, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"}
 STEP = "ProfilerStep#"
 MISSHAPED = (AttributeError, KeyError, TypeError, ValueError)  # events that are not as torch.profiler writes them
 COLLECT = "collect one as `make place` prints"
+STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # of JSON
+BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+NO_BRACKETS = bytes({*range(256)} - BRACKETS.keys())
+DEEPEST = 100  # brackets within one another; those of a trace are 5
 
 
 class Event(NamedTuple):
@@ -80,7 +86,32 @@ def _items(path: Path, key: str) -> Iterator[Any]:
     """Yield the values at a key of ijson, such as `traceEvents.item`, of a file that may be packed by gzip."""
     with open(path, "rb") as raw:
         is_packed = raw.peek(2).startswith(b"\x1f\x8b")
-        yield from ijson.items(gzip.GzipFile(fileobj=raw) if is_packed else raw, key, use_float=True, buf_size=1 << 20)
+        text = ShallowJson(gzip.GzipFile(fileobj=raw) if is_packed else raw)
+        yield from ijson.items(text, key, use_float=True, buf_size=1 << 20)
+
+
+class ShallowJson:
+    """A file of JSON that is read until its brackets lie too deep: ijson would take memory by the square of the depth.
+
+    Brackets in strings, such as the names of kernels, do not count.
+    """
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self._depth = file, 0
+        self._unclosed = b""  # of a string that goes on: its quote, and a backslash if that is the last byte so far
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes. Raises ValueError if they lie in more brackets than those of a trace."""
+        text = self._file.read(size)
+        outside, quote, string = STRING.sub(b"", self._unclosed + text).partition(b'"')
+        escapes = (len(string) - len(string.rstrip(b"\\"))) % 2
+        self._unclosed = quote + b"\\" * escapes
+        steps = map(BRACKETS.__getitem__, outside.translate(None, delete=NO_BRACKETS))
+        depths = [*accumulate(steps, initial=self._depth)]
+        self._depth = depths[-1]
+        if max(depths) > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} brackets within one another")
+        return text
 
 
 def _add(trace: Trace, raw: dict) -> None:

@@ -35,7 +35,7 @@ from snakemake.cli import args_to_api, parse_args, parse_config
 from snakemake.utils import update_config
 
 from roofline.core.formatting import join_words
-from roofline.core.terms import UserError
+from roofline.core.terms import UserError, describe_error
 from roofline.devices import discovery
 from roofline.plan import machine_checks, settings
 from roofline.plan.targets import Cells
@@ -163,6 +163,6 @@ if __name__ == "__main__":
     try:
         status = main(sys.argv[1:])
     except (UserError, OSError) as error:
-        sys.exit(str(error))
+        sys.exit(describe_error(error))
     sys.stdout.flush()
     os._exit(status)  # an end with all that Python takes apart would last 0.1 s longer

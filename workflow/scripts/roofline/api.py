@@ -35,11 +35,12 @@ from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.roofline_model import place_under_roof as analyse
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError
+from roofline.core.terms import CARD_QUANTITY_KINDS, PEER_KEY_PREFIX, Array, UserError, describe_error
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import Device
 from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names
+from roofline.devices.gpu.gpu_identity import list_lost_gpus
 from roofline.measure import ncu
 from roofline.measure.lock import HOST_LOCK, hold_locks
 from roofline.measure.lock import gpu_lock_name as lock_of

@@ -31,6 +31,11 @@ class UserError(Exception):
         super().__init__("\n".join(self.lines))
 
 
+def describe_error(error: Exception) -> str:
+    """Return the message of an error of the user or the system, as a UserError has it."""
+    return "\n".join(shorten_lines(str(error).splitlines()))
+
+
 class UnsupportedError(Exception):
     """The device cannot do this, for the reason given: the job, or the candidate of a search, is skipped."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.files import RESULTS
+from roofline.records.files import RESULTS, temporary
 from roofline.records.manifest_record import Manifest
 from roofline.run.make_manifest import broken_seals, differing_files, hashes, unlisted_files
 from roofline.table.run_records import read_results
@@ -49,9 +49,8 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
-    temporary = roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")
-    try:
-        with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
+    with temporary(roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")) as unfinished:
+        with tarfile.open(unfinished, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
             for path in paths:
                 file = next((root / path for root in roots if (root / path).is_file()), None)
                 if file and path not in notes:
@@ -60,12 +59,10 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
                 info = tarfile.TarInfo(f"{name}/{path}")
                 info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
                 tar.addfile(info, BytesIO(text))
-        with opened(temporary) as (_, _, faults):
+        with opened(unfinished) as (_, _, faults):
             if faults:
                 raise UserError(f"not archived: {faults[0]}; {MADE_AGAIN}")
-        os.replace(temporary, roots[0] / target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        os.replace(unfinished, roots[0] / target)
     return target
 
 
@@ -91,16 +88,16 @@ def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
 @contextlib.contextmanager
 def unpacked(run: Path) -> Iterator[Path]:
     """Yield a folder with the results/ of a run, which may be packed. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+    with temporary(Path(tempfile.mkdtemp(prefix="roofline-"))) as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
         packed = sorted(run.glob(f"*{ENDING}"))
         if (results / "manifest.json").is_file():
-            (Path(folder) / RESULTS).symlink_to(results.absolute())
-            yield Path(folder)
+            (folder / RESULTS).symlink_to(results.absolute())
+            yield folder
         elif run.is_dir() and len(packed) != 1:
             raise UserError(f"{run}: it has no manifest.json, and {len(packed)} archives; name one")
         else:
-            yield unpack(packed[0] if packed else run, Path(folder))
+            yield unpack(packed[0] if packed else run, folder)
 
 
 def newest(root: Path) -> Path:

@@ -2,7 +2,9 @@
 
 import contextlib
 import ctypes
+import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -12,11 +14,13 @@ from typing import NoReturn
 
 import psutil
 
-from roofline.core.terms import UserError, shorten_lines
+from roofline.core.terms import UserError, describe_error
+from roofline.records.files import remove_temporary
 from roofline.run.jobs import print_what_can_be_printed
 
 INTERRUPTED = 130  # the exit status, as a shell gives it after Ctrl-C
 PR_SET_PDEATHSIG = 1
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and ends of lines
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE_S = 2.0  # for jobs to leave nothing half-written
 BEGUN = threading.Event()  # set when the run begins to end
@@ -65,6 +69,13 @@ def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         os._exit(INTERRUPTED)
 
 
+class _PlainText(io.TextIOWrapper):
+    """An output without control characters, by which a name in an archive or a trace could rule the terminal."""
+
+    def write(self, text: str) -> int:
+        return super().write(CONTROL.sub(" ", text))
+
+
 def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
     """End the program with the status that `main` returns for its arguments.
 
@@ -73,6 +84,9 @@ def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
     it unpacked is removed, and what it started ends too.
     """
     print_what_can_be_printed()
+    if sys.__stdout__ and sys.stdout is sys.__stdout__:
+        encoding = sys.__stdout__.encoding
+        sys.stdout = _PlainText(sys.__stdout__.detach(), encoding, "replace", line_buffering=os.isatty(1))
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
@@ -82,29 +96,24 @@ def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone, as of `| head`
         status = 128 + signal.SIGPIPE
-    except Exception as error:
-        if not BEGUN.is_set():  # else it wraps what _leave raised, as pydantic does while it builds a model
-            _show(error)
-    finally:
-        _end_started()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:  # Python would try again when it ends, and print that this failed
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    sys.exit(INTERRUPTED if BEGUN.is_set() else status)
+    except (UserError, OSError) as error:
+        status = failed
+        with contextlib.suppress(OSError):  # stderr may be full too
+            print(describe_error(error), file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # Python would try again when it ends, and print that this failed
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)
 
 
 def _leave(*_: object) -> NoReturn:
+    """End this program. Not by an exception: Python ignores what is raised in a callback, and prints its trace."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    BEGUN.set()
-    sys.exit(INTERRUPTED)
-
-
-def _show(error: Exception) -> None:
-    with contextlib.suppress(OSError):  # stderr may be full too
-        if isinstance(error, UserError | OSError):
-            print("\n".join(shorten_lines(str(error).splitlines())), file=sys.stderr)
-        else:
-            traceback.print_exception(error)
+    _end_started()
+    remove_temporary()
+    os._exit(INTERRUPTED)
