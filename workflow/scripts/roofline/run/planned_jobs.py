@@ -25,17 +25,18 @@ def list_planned_jobs(workflow: Any, corrupt: Sequence[str] = ()) -> list[Planne
 
     `corrupt` are files that a run sets aside: Snakemake does not know yet that they and what follows is made again.
     """
-    dag, planned, made = workflow.dag, [], set()
+    dag, planned, also_made = workflow.dag, [], set()
     for job in (job for level in dag.toposorted() for job in sorted(level, key=str)):
         outputs, device = [str(path) for path in job.output], dict(job.wildcards).get("device")
-        inputs = [path for parent, paths in dag.dependencies[job].items() if parent in made for path in paths]
+        made_inputs = [path for parent, paths in dag.dependencies[job].items() if parent in also_made for path in paths]
         if dag.needrun(job):
             reason = describe_reason(dag.reason(job))
         else:
+            inputs = (path for path in made_inputs if not path.is_ancient)
             reason = _name_files("corrupt output files", set(outputs).intersection(corrupt))
             reason = reason or _name_files("input files updated by another job", inputs)
+            also_made |= {job} if reason else set()
         if reason and outputs:
-            made.add(job)
             planned.append(PlannedJob(job.rule.name, outputs, device, reason))
     return planned
 
