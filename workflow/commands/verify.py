@@ -61,7 +61,7 @@ def verify(run: Path) -> int:
         problems += list_replaced(run.resolve(), manifest)
         if not problems:
             results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-            archived = read(Roofline, root / RESULTS / "roofline.json")
+            archived = read_table(root)
             problems += find_unlike_rows([*archived.operators, *archived.drawn], results)
         if problems:
             print("\n".join(shorten_lines(problems, MOST_SHOWN)))
@@ -79,6 +79,14 @@ def verify(run: Path) -> int:
     if changed:
         print(f"{count_words(len(changed), 'figure')} not as the records have them")
     return 1 if changed else 0
+
+
+def read_table(root: Path) -> Roofline:
+    """Return the table of an unpacked run. Raises UserError and OSError."""
+    try:
+        return read(Roofline, root / RESULTS / "roofline.json")
+    except UserError as error:
+        raise UserError(str(error).replace(f"{root}/", "")) from None
 
 
 def describe_seals(results: Results, manifest: Manifest) -> list[str]:

@@ -15,13 +15,15 @@ CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 CPU_ONLY_REMEDY = "set 'devices: [cpu]' in config/config.yaml"
 OLDEST_DRIVER = {12: "525", 13: "580"}
 DRIVER = Path("/proc/driver/nvidia/version")
-# By CUresult (cuda.h): CUDA_ERROR_DEVICE_UNAVAILABLE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH and
-# _COMPAT_NOT_SUPPORTED_ON_DEVICE.
+# By CUresult (cuda.h): CUDA_ERROR_NOT_INITIALIZED, _DEVICE_UNAVAILABLE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH,
+# _COMPAT_NOT_SUPPORTED_ON_DEVICE and _UNKNOWN. CUDA 13's release notes name the first as an issue of some kernels.
 CUDA_REMEDIES = {
+    3: "see dmesg; with some Linux kernels, set 'options nvidia_uvm uvm_disable_hmm=1' in /etc/modprobe.d and reboot",
     46: "another process holds the card for itself; see nvidia-smi",
     802: "the fabric manager of the NVLink switches is not ready: systemctl start nvidia-fabricmanager, and wait",
     803: "the driver was updated since the system or the container started: restart it",
     804: "remove the cuda-compat package, which this card does not support, from LD_LIBRARY_PATH",
+    999: "load the driver's module for memory (modprobe nvidia-uvm), then see dmesg",
 }
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
