@@ -169,7 +169,7 @@ def test_cuda_is_asked_by_the_program_that_is_started_for_it(driver, monkeypatch
     assert (refused.name, refused.memory_free_bytes) == ("NVIDIA H200", 8_000_000_000)
 
 
-@pytest.mark.parametrize(("status", "remedy"), [("802", "nvidia-fabricmanager"), ("803", "restart"), ("999", "nvidia-uvm")])
+@pytest.mark.parametrize(("status", "remedy"), [("802", "fabricmanager"), ("803", "restart"), ("999", "nvidia-uvm")])
 def test_a_cuda_that_does_not_start_is_a_fault_of_every_card(driver, monkeypatch, tmp_path, status, remedy):
     monkeypatch.setenv("STATUS", status)
     monkeypatch.setattr(gpu_identity, "_library_versions", lambda: CUPY_12)

@@ -35,7 +35,7 @@ from snakemake.cli import args_to_api, parse_args, parse_config
 from snakemake.utils import update_config
 
 from roofline.core.formatting import join_words
-from roofline.core.terms import UserError, describe_error
+from roofline.core.terms import UserError
 from roofline.devices import discovery
 from roofline.plan import machine_checks, settings
 from roofline.plan.targets import Cells
@@ -44,7 +44,7 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, folder, run_lock
-from roofline.run.ending import end_with_parent
+from roofline.run.ending import end_with_parent, show_error
 from roofline.run.jobs import AGAIN, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
@@ -162,7 +162,10 @@ if __name__ == "__main__":
         end_with_parent(PARENT, signal.SIGTERM)
     try:
         status = main(sys.argv[1:])
+        sys.stdout.flush()
+        if console.unwritten:
+            raise console.unwritten[0]
     except (UserError, OSError) as error:
-        sys.exit(describe_error(error))
-    sys.stdout.flush()
+        show_error(error)
+        status = 1
     os._exit(status)  # an end with all that Python takes apart would last 0.1 s longer

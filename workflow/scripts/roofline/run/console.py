@@ -41,6 +41,7 @@ REPEATED = {"RuleException", "CalledProcessError", "WorkflowError", None}  # err
 LINE_COLUMNS = 120  # of a job's line, at most
 LONG_JOB_S = 2.0  # a job of which progress is shown
 INTERRUPT_S = 0.2  # at most, from the end of a job by Ctrl-C to that of the run
+unwritten: list[OSError] = []  # of an output that takes no more, such as a file on a full disk: the run goes on
 started_by: list[str] = []  # the words of make that started this run; [] for a plain `snakemake`
 
 
@@ -214,9 +215,13 @@ class Console(logging.Handler):
 
     def _write(self, text: str, file: TextIO | None = None, end: str = "\n") -> None:
         """Write a text in place of the line of the job in progress. Where nobody reads it, the run is about to end."""
-        with contextlib.suppress(BrokenPipeError):
+        try:
             self._clear()
             print(text, file=file, end=end, flush=True)
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            unwritten.append(error)
 
     def _clear(self) -> None:
         if os.isatty(1):

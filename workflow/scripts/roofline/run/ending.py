@@ -98,8 +98,7 @@ def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
         status = 128 + signal.SIGPIPE
     except (UserError, OSError) as error:
         status = failed
-        with contextlib.suppress(OSError):  # stderr may be full too
-            print(describe_error(error), file=sys.stderr)
+        show_error(error)
     except Exception:
         traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
@@ -108,6 +107,12 @@ def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
         except OSError:  # Python would try again when it ends, and print that this failed
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)
+
+
+def show_error(error: Exception) -> None:
+    """Print an error of the user or the system, unless stderr takes no more either."""
+    with contextlib.suppress(OSError):
+        print(describe_error(error), file=sys.stderr, flush=True)
 
 
 def _leave(*_: object) -> NoReturn:
