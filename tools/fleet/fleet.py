@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         runs, refused = read_runs(paths)
         if refused and not (options.wanted and runs):
-            raise UserError("\n".join(refused.values()))
+            raise UserError([*refused.values()])
         fleet = build_fleet(runs, refused)
         write_report(fleet, options.into)
     except (UserError, OSError) as error:

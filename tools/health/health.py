@@ -80,7 +80,7 @@ def select_gpus(names: Sequence[str]) -> dict[str, Any]:
         raise api.UserError(f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {allowed}")
     cards = {name: present[name] for name in names or present}
     if errors := {card.fault for card in cards.values() if card.fault}:
-        raise api.UserError("\n".join(sorted(errors)))
+        raise api.UserError(sorted(errors))
     return cards
 
 

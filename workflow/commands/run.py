@@ -133,7 +133,8 @@ def find_record(text: str, record_names: Sequence[str]) -> str:
     """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
     name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
     if not name:
-        raise UserError(["CELL names no record; known:", *(f"  {known}" for known in record_names)])
+        known = [f"  {known}" for known in record_names]
+        raise UserError(["CELL names no record (`make plan ARGS=--forceall` lists all); some of them:", *known])
     if name not in record_names:
         suggestions = difflib.get_close_matches(name, record_names)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

@@ -145,7 +145,7 @@ def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
 def main(arguments: list[str]) -> int:
     """Verify the run that is named, or the newest archive, and return the exit status. Raises UserError and OSError."""
     if len(arguments) > 1:
-        raise UserError(__doc__ or "")
+        raise UserError((__doc__ or "").splitlines())
     run = Path(arguments[0]) if arguments else newest(Path())
     try:
         return verify(run)

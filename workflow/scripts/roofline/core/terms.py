@@ -24,16 +24,19 @@ def shorten_lines(lines: Sequence[str], most: int = 25) -> list[str]:
 
 
 class UserError(Exception):
-    """An error that the user has to correct, as a few printable lines; it ends the program with status 1."""
+    """An error that the user has to correct, as a few printable lines; it ends the program with status 1.
+
+    A text is one line, whatever the names in it hold.
+    """
 
     def __init__(self, lines: str | list[str]):
-        self.lines = shorten_lines(lines.splitlines() if isinstance(lines, str) else lines)
+        self.lines = shorten_lines([lines] if isinstance(lines, str) else lines)
         super().__init__("\n".join(self.lines))
 
 
 def describe_error(error: Exception) -> str:
     """Return the message of an error of the user or the system, as a UserError has it."""
-    return "\n".join(shorten_lines(str(error).splitlines()))
+    return str(error) if isinstance(error, UserError) else "\n".join(shorten_lines(str(error).splitlines()))
 
 
 class UnsupportedError(Exception):

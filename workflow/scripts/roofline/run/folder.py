@@ -30,18 +30,18 @@ def list_stale_outputs(args: argparse.Namespace) -> list[str]:
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
 
-    config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
     planned = DAGSettings(
         targets=args.targets, rerun_triggers=args.rerun_triggers, force_incomplete=args.rerun_incomplete
     )
     stale: list[str] = []
     try:
+        config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
         silent = OutputSettings(dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL)
         with SnakemakeApi(silent) as api:
             workflow = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=args.snakefile)
             workflow.dag(planned).execute_workflow(executor="dryrun", updated_files=stale)
     except (Exception, SystemExit) as error:  # of the Snakefile too
-        raise UserError(str(error)) from None
+        raise UserError(str(error).splitlines()[-LAST_LINES:]) from None
     return stale
 
 
@@ -74,7 +74,7 @@ def measure(
     missing = [target for target in targets if failed and _written_at(folder / target) < started]
     if missing and not any(_written_at(path) >= started for path in (folder / "logs").rglob("*.log")):
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        raise UserError("\n".join([*last, f"nothing was measured (log: {log})"]))
+        raise UserError([*last, f"nothing was measured (log: {log})"])
     failed_jobs = failures(folder / JOBS)
     return {target: failed_jobs.get(target, Failure(f"{reason} (log: {log})", "")) for target in missing}
 
