@@ -8,6 +8,7 @@ run on the same model of card (results, an archive, a folder of reference/), by 
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -17,6 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts its packages
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import ncu_counts
 import place_page
@@ -26,13 +29,24 @@ import trace_events
 import trace_page
 import trace_rows
 
-from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, wrap_for_terminal, write_text
+from roofline.api import (
+    RESULTS,
+    Run,
+    UserError,
+    describe_error,
+    exit_with,
+    figure_style,
+    ncu,
+    open_run,
+    wrap_for_terminal,
+    write_text,
+)
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
 SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
-SCHEMA_VERSION = 1  # of placement.json
+SCHEMA_VERSION, IDLE = 2, "idle"  # of placement.json; the regime of gaps
 Placement = placing.Profile | trace_rows.Section
 
 
@@ -55,7 +69,7 @@ def main(arguments: list[str]) -> int:
         else:
             print(explain_collecting(options.card))
     except (UserError, OSError) as error:
-        print(error)
+        print(describe_error(error))
         return 1
     return 0
 
@@ -104,12 +118,18 @@ def write_placement(
 
     Return the last line of the screen, which names them.
     """
-    table = {"schema_version": SCHEMA_VERSION, "sections": sections}
-    write_text(json.dumps(table, indent=1, default=asdict) + "\n", PLACED / f"{NAME}.json")
+    table = {"schema_version": SCHEMA_VERSION, "sections": [list_fields(section) for section in sections]}
+    write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
     for profile, picture in zip(profiles, pictures, strict=True):
         figure_style.save(place_picture.draw_kernels(profile, run.roofline.ceilings), [PLACED / picture], DPI)
     return f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"
+
+
+def list_fields(section: Placement) -> dict[str, Any]:
+    """Return a section as placement.json holds it: the gaps of a trace are seconds of its step, and not kernels."""
+    fields = asdict(section)
+    return fields | {"kernels": [kernel for kernel in fields["kernels"] if kernel["regime"] != IDLE]}
 
 
 def read_card(name: str) -> Run:

@@ -166,6 +166,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     report_s = fsum(totals.get("duration_s", 0.0) for _, totals in groups)
     kernels = [_place_kernel(*group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
     rated = {(ceiling.compute_unit, ceiling.dtype) for ceiling in ceilings if ceiling.kind == "compute"}
+    counted = {key for launch in report.kernels for key in launch.counts}
     return Profile(
         report=report.path,
         device=device,
@@ -177,7 +178,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
         start_s=start_s,
         left_out=report.left_out,
         failed=list(report.failed),
-        uncounted=sorted(rated - set(ncu_counts.flops_counters(report.card.capability))),
+        uncounted=sorted(rated - ncu_counts.flops_counters(report.card.capability).keys() - counted),
         kernels=sorted(kernels, key=lambda kernel: -(kernel.total_s or 0.0)),
     )
 

@@ -1,8 +1,10 @@
 """Traces of torch.profiler under measured ceilings: formulas, joins, steps, gaps, shares, errors."""
 
 import gzip
+import io
 import json
 from dataclasses import replace
+from functools import partial
 from math import fsum, prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ import trace_page
 import trace_rows
 import trace_steps
 from formulas.base import Call, Tensor, find_formula
+from workflow_run import documented_fields
 
 from roofline.api import UserError, open_run
 
@@ -662,8 +665,25 @@ def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, cap
     placed, output = tmp_path / "results" / "placed", capsys.readouterr().out
     assert output.startswith("The step takes") and "relu" in output
     assert (placed / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((placed / "placement.json").read_text())["sections"][0]["step"]["steps"] == 4
+    (section,) = json.loads((placed / "placement.json").read_text())["sections"]
+    assert section["step"]["steps"] == 4 and section["step"]["gaps"]
+    assert {kernel["name"] for kernel in section["kernels"]} == {"relu"}, "idle time is no kernel"
+    documented = documented_fields(Path(place.__file__).with_name("README.md"), "placement.json")
+    assert documented[""] <= section.keys() | {"total_s", "launches", "failed", "uncounted"}
+    assert documented["kernels"] <= section["kernels"][0].keys()
     assert "placement.png" in (placed / "placement.md").read_text()
+
+
+def test_only_brackets_outside_strings_are_nested(tmp_path):
+    """Wherever the chunks end that are read of a file."""
+    names = [300 * "[", 300 * '{"\\', "\\", '"', "]]"]
+    text = json.dumps([{"name": name, "list": [1]} for name in names], indent=1).encode()
+    for size in range(1, 40):
+        shallow = trace_events.ShallowJson(io.BytesIO(text))
+        assert b"".join(iter(partial(shallow.read, size), b"")) == text
+    deep = trace_events.ShallowJson(io.BytesIO(300 * b'["]",' + b"0"))
+    with pytest.raises(ValueError):
+        list(iter(partial(deep.read, 7), b""))
 
 
 def test_without_a_trace_it_prints_how_to_collect_one(capsys):
@@ -692,6 +712,8 @@ def without(trace: Written, *kinds: str, **head) -> Written:
         (lambda: None, "no such file"),
         (lambda: b"", "not the JSON"),
         (lambda: b"\n\x0a\x08\x01\x12\x06", "not the JSON"),  # Perfetto's protobuf
+        (lambda: 10**6 * b"[", "not the JSON"),
+        (lambda: b'{"traceEvents": [{"ph": "X", "args": ' + 10**6 * b'{"a":', "not the JSON"),
         (lambda: json.dumps({"traceEvents": stepped([9] * 9).events})[:-40].encode(), "cut"),
         (lambda: gzip.compress(json.dumps(stepped([9] * 9).head).encode() * 99)[:-20], "cut"),
     ],
