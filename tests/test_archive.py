@@ -2,14 +2,20 @@
 
 import io
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 from records_factory import load_next_to
 from small_run import DATA, SmallRun
+from workflow_run import PATIENCE_S, heed_ctrl_c
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
@@ -37,10 +43,9 @@ def members(path: Path) -> dict[str, bytes]:
         return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
 
 
-def command(name: str, *arguments, cwd: Path):
-    done = subprocess.run(
-        [sys.executable, COMMANDS / f"{name}.py", *arguments], cwd=cwd, capture_output=True, text=True, check=False
-    )
+def command(name: str, *arguments, cwd: Path, **options):
+    words = [sys.executable, COMMANDS / f"{name}.py", *arguments]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, **options)
     assert "Traceback" not in done.stderr
     return done
 
@@ -114,6 +119,34 @@ def test_what_is_damaged_or_no_archive_is_refused_in_one_line(run, tmp_path):
         assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "headers"),
+    [
+        ("run/x", {"mtime": "nan"}),
+        ("run/x", {"mtime": "1e300"}),
+        ("run/x", {"size": "1e9"}),
+        ("run/x", {"path": "run/a\0b"}),
+        ("run/" + 3000 * "d/" + "x", {}),
+        ("run/" + 300 * "d/" + "x", {}),
+    ],
+)
+def test_odd_headers_are_refused_in_one_line_and_leave_nothing(tmp_path, monkeypatch, name, headers):
+    (odd := member(name)).pax_headers = headers
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with pytest.raises(UserError, match="not an archive") as error, opened(crafted(tmp_path / "odd.tar.gz", odd)):
+        pass
+    assert len(error.value.lines) == 1 and list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_an_archive_that_finds_no_room_is_not_called_damaged(run, tmp_path):
+    def allow_small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    (line,) = command("verify", packed(run), cwd=tmp_path, preexec_fn=allow_small_files).stderr.splitlines()
+    assert "damaged" not in line and "cannot be unpacked" in line
+
+
 # ---------------------------------------------------------------- the commands
 
 
@@ -124,6 +157,57 @@ def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
     (run.root / FP32).unlink()
     done = command("verify", run.root, cwd=tmp_path)
     assert done.returncode == 1 and FP32 in done.stdout
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"config": {}},
+        {"config": {"plot": {"dpi": "x"}}},
+        {"config": {"plot": {"dpi": 10**9}}},
+        {"config": {"plot": {"dpi": 80}, "effort": []}},
+        {"created_at": "yesterday"},
+        {"asked": {"dtypes": 5}},
+        {"asked": {"unheard_of": 5}},
+    ],
+)
+def test_an_odd_manifest_is_one_line_and_no_verdict(run, tmp_path, odd):
+    """It holds the hashes of all results, and none of itself."""
+    run.edit("results/manifest.json", lambda manifest: manifest.update(odd))
+    done = command("verify", run.root, cwd=tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+
+
+def test_many_and_strange_names_are_a_few_printable_lines(run, tmp_path):
+    names = [f"unlisted{number}" for number in range(300)] + ["a\nok: 99 results agree\x1b[2J", "x" * 200]
+    for name in names:
+        (run.root / "results" / name).touch()
+    archive = run.root / "all.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(run.root / "results", f"{NAME}/results")
+    done = command("verify", archive, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1 and len(lines) < 20 and str(len(names)) in lines[-1]
+    assert not any(line.startswith("ok") for line in lines) and "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_verify_that_is_ended_while_it_draws_ends_its_processes(run, tmp_path, number):
+    (temporary := tmp_path / "temporary").mkdir()
+    started = subprocess.Popen(
+        [sys.executable, COMMANDS / "verify.py", packed(run)],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_ctrl_c,
+    )
+    process = psutil.Process(started.pid)
+    while not (drawing := process.children()):
+        assert started.poll() is None
+    started.send_signal(number)
+    assert b"Traceback" not in started.communicate(timeout=PATIENCE_S)[1] and started.returncode != 0
+    assert psutil.wait_procs(drawing, timeout=PATIENCE_S)[1] == []
+    assert number == signal.SIGKILL or list(temporary.iterdir()) == []
 
 
 def test_verify_draws_the_run_again_and_shows_what_failed_in_it(tmp_path):

@@ -89,6 +89,15 @@ def test_a_machine_needs_one_of_the_compute_ceilings():
     assert held(asked) == []
 
 
+def test_an_error_is_a_few_lines_of_a_readable_length(tmp_path):
+    lines = held({"decode_attn": {"seq_lens": [-1] * 1000}})
+    assert len(lines) < 30 and lines[-1] == "and 975 more"
+    assert all(len(line) < 700 for line in held({"x" * 9000: 1, "devices": ["y" * 9000]}))
+    (tmp_path / "deep.yaml").write_text("devices: " + 20_000 * "[")
+    with pytest.raises(UserError, match=r"deep.yaml: "):
+        settings.read_file(tmp_path / "deep.yaml")
+
+
 # ---------------------------------------------------------------- results that were there before
 
 PEAK, MEMORY = "results/cpu/peak_flops/fp32.json", "results/cpu/bandwidth/dram.json"

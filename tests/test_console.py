@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 from pictures import reference
 from snakemake_interface_logger_plugins.common import LogEvent
+from workflow_run import CHECKOUT
 
 from roofline.core.terms import UserError
 from roofline.devices import host
@@ -27,7 +29,7 @@ def started(tmp_path, monkeypatch, capsys):
     """The console of a run of twelve jobs, of which the fourth has started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logs").mkdir()
-    monkeypatch.setattr(planned_jobs, "list_planned_jobs", lambda workflow: PLANNED)
+    monkeypatch.setattr(planned_jobs, "list_planned_jobs", lambda workflow, corrupt: PLANNED)
     settings = SimpleNamespace(configfiles=[], config_args=[])
     workflow = SimpleNamespace(
         output_settings=SimpleNamespace(dryrun=False), config_settings=settings, main_snakefile=tmp_path / "Snakefile"
@@ -123,6 +125,42 @@ def test_nothing_is_said_where_the_output_is_closed(monkeypatch):
     jobs.print_what_can_be_printed()
     assert os.readlink(f"/proc/self/fd/{sys.stdout.fileno()}") == os.devnull
     sys.stdout.close()
+
+
+def ended(main: str, redirection: str = "") -> subprocess.CompletedProcess:
+    """A program that ends with this function of its arguments, with its outputs led elsewhere by the shell."""
+    program = f"import os, subprocess, sys; from roofline.run.ending import exit_with; exit_with(lambda _: {main}, 3)"
+    words = [sys.executable, "-P", "-c", program]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "workflow/scripts")}
+    words = ["bash", "-c", f'"$@" {redirection}', "bash", *words]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("text", ["'a word'", "100_000 * 'a'"])
+@pytest.mark.parametrize("redirection", ["> /dev/full", "> /dev/full 2> /dev/full", "> /dev/full 2>&-", "| head -c1"])
+def test_an_output_that_takes_no_more_is_one_line_at_most(text, redirection):
+    done = ended(f"print({text}) or 0", redirection)
+    assert len(done.stderr.splitlines()) <= 1 and "Traceback" not in done.stderr
+    assert done.returncode == (0 if "|" in redirection else 3)
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_changes_no_status(redirection):
+    assert ended("print(1, file=sys.stderr) or print(1) or 4", redirection).returncode == 4
+
+
+def test_an_error_of_the_system_is_one_line_of_a_readable_length():
+    done = ended("open(9000 * 'x')")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1 and len(done.stderr) < 1000
+
+
+def test_no_name_rules_the_terminal():
+    assert ended(r"print('\x1b[2Ja\x9b2J\tb\n')").stdout == " [2Ja 2J\tb\n\n"
+
+
+def test_a_program_that_is_ended_ends_what_it_started():
+    done = ended("os.kill(os.getpid(), (subprocess.Popen(['sleep', '60'], stdout=2), 15)[1])", "2>&1 | cat")
+    assert (done.stdout, done.stderr) == ("", ""), "cat waits for all that write to it"
 
 
 # ---------------------------------------------------------------- folders that cannot be written

@@ -128,7 +128,7 @@ def counted_cell(**fields) -> CountedCell:
 )
 def test_counts_within_their_tolerance_agree(fields, agree):
     cell = counted_cell(**fields)
-    record = CountersRecord(device="gpu0", started_at="", elapsed_s=1, cells=[cell])
+    record = CountersRecord(device="gpu0", started_at="2026-11-22T12:00:00+00:00", elapsed_s=1, cells=[cell])
     timed = SimpleNamespace(**CELL, device="gpu0", regime="memory")
     (row,) = counted_rows(Results(counters=[("gpu0/counters/row_norm/fp32.json", record)]), [timed])
     assert (row.regime, row.reads_agree, row.writes_agree, row.flops_agree) == ("memory", *agree)

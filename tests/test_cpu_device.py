@@ -1,6 +1,7 @@
 """The CPU as a device: its threads, arrays, formula and products."""
 
 import math
+import platform
 
 import numpy
 import pytest
@@ -48,6 +49,34 @@ def test_peak_formula_by_hand():
     hardware = {"clock_mhz": 2100, "cores_physical": 16, "simd_bits": 512, "fma_flops": 2, "vector_ports": 2}
     assert cpu_identity.formula_peak_tflops(hardware, 4) == pytest.approx(2.1504)
     assert cpu_identity.formula_peak_tflops(hardware, 8) == pytest.approx(1.0752)
+
+
+ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        (b"processor: 0\nmodel name: A\xff CPU\n\n", "A\ufffd CPU"),
+        (ARM.format("0xd4f").encode(), "ARM Neoverse-V2"),
+        ((2 * ARM.format("0xd85") + ARM.format("0xd87")).encode(), "ARM Cortex-X925 and ARM Cortex-A725"),
+        (ARM.format("0xfff").encode(), "ARM part 0xfff"),
+        (ARM.replace("0x41", "0x99").format("0x1").encode(), "ARM implementer 0x99 part 0x1"),
+        (ARM.replace("0x41", "").format("").encode(), "ARM implementer  part "),
+        (b"processor: 0\ncpu: POWER10 (raw)\n\n", "POWER10 (raw)"),
+        (b"", f"unknown {platform.machine()} CPU"),
+        (None, f"unknown {platform.machine()} CPU"),
+    ],
+)
+def test_a_cpu_is_named_by_what_the_kernel_lists(tmp_path, monkeypatch, cpuinfo, name):
+    monkeypatch.setattr(host, "SYSTEM_ROOT", tmp_path)
+    if cpuinfo is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/cpuinfo").write_bytes(cpuinfo)
+    assert host.cpu_name() == name
+    device = discovery.open_device("cpu")
+    hardware = device.read_hardware()
+    assert device.identity.name == name and device.datasheet_figures(hardware, "")["peaks_by"] == "formula"
 
 
 def test_simd_units():

@@ -132,8 +132,9 @@ def test_cuda_reports_multiprocessors_and_cache_and_fills_in_what_nvml_refuses(m
 
 # A driver with two cards: one of 8 GB, and a MIG slice of 1 GB.
 DRIVER = r"""
+#include <stdlib.h>
 #include <string.h>
-int cuInit(unsigned flags) { return 0; }
+int cuInit(unsigned flags) { return getenv("STATUS") ? atoi(getenv("STATUS")) : 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int* count) { return *count = 2, 0; }
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
@@ -145,14 +146,19 @@ int cuDeviceGetAttribute(int* value, int key, int device) { return *value = key 
 UUID = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 
 
-@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
-def test_cuda_is_asked_by_the_program_that_is_started_for_it(monkeypatch, tmp_path):
-    """NVML does not answer, as in some containers, or refuses the memory alone, as on a GB10 and in a MIG slice."""
+@pytest.fixture
+def driver(monkeypatch, tmp_path) -> None:
+    if not shutil.which("cc"):
+        pytest.skip("needs a C compiler")
     (tmp_path / "driver.c").write_text(DRIVER)
     library = str(tmp_path / "libcuda.so.1")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "driver.c")], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))  # for the program
     monkeypatch.setattr(cuda_driver, "DRIVER_LIBRARY", library)  # for this process, which has read the variable
+
+
+def test_cuda_is_asked_by_the_program_that_is_started_for_it(driver, monkeypatch):
+    """NVML does not answer, as in some containers, or refuses the memory alone, as on a GB10 and in a MIG slice."""
     use_nvml(monkeypatch, refused=["Init"])
     card, mig = gpu_identity.discover()
     assert (card.device, card.name, card.uuid, card.compute_capability) == ("gpu0", "A [1mcard", UUID, "9.0")
@@ -161,6 +167,42 @@ def test_cuda_is_asked_by_the_program_that_is_started_for_it(monkeypatch, tmp_pa
     use_nvml(monkeypatch, nvml_card(UUID, "0000:17:00.0"), refused=["DeviceGetMemoryInfo"])
     (refused,) = gpu_identity.discover()
     assert (refused.name, refused.memory_free_bytes) == ("NVIDIA H200", 8_000_000_000)
+
+
+@pytest.mark.parametrize(("status", "remedy"), [("802", "fabricmanager"), ("803", "restart"), ("999", "nvidia-uvm")])
+def test_a_cuda_that_does_not_start_is_a_fault_of_every_card(driver, monkeypatch, tmp_path, status, remedy):
+    monkeypatch.setenv("STATUS", status)
+    monkeypatch.setattr(gpu_identity, "_library_versions", lambda: CUPY_12)
+    use_nvml(monkeypatch, A, B)
+    faults = [identity.fault for identity in gpu_identity.discover()]
+    assert len(faults) == 2 and all(status in fault and remedy in fault for fault in faults)
+    use_nvml(monkeypatch, refused=["Init"])
+    assert gpu_identity.discover() == [] and remedy in gpu_identity.no_gpu_reason()
+    monkeypatch.setenv("STATUS", str(cuda_driver.NO_DEVICE))
+    assert cuda_driver.query_visible_gpus() == []
+
+
+def test_a_card_that_no_longer_answers_is_named_and_left_out(monkeypatch):
+    nvml_module = use_nvml(monkeypatch, A, B, C)
+    answer = nvml_module.nvmlDeviceGetUUID
+
+    def lose(patched, asked: str, lost, status):
+        def ask(what):
+            if what == lost:
+                raise nvml_module.NVMLError(status)
+            return answer(what) if asked == "UUID" else (A, B, C)[what]
+
+        patched.setattr(nvml_module, f"nvmlDeviceGet{asked}", ask)
+
+    for asked, lost in (("HandleByIndex", 1), ("UUID", B)):
+        with monkeypatch.context() as patched:
+            lose(patched, asked, lost, nvml_module.NVML_ERROR_GPU_IS_LOST)
+            (line,) = gpu_identity.list_lost_gpus()
+            assert "GPU 1 " in line and nvml.visible_gpus() == [A, C]
+            lose(patched, asked, lost, 4)  # no permission, as in a container with some of the cards
+            assert gpu_identity.list_lost_gpus() == []
+    use_nvml(monkeypatch, A, B, C)
+    assert gpu_identity.list_lost_gpus() == []
 
 
 def test_without_a_driver_the_program_lists_no_card():

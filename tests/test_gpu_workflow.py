@@ -128,3 +128,10 @@ def test_the_archive_of_a_run_without_git_verifies_and_has_nothing_to_do_elsewhe
     assert (elsewhere.results / "gpu0/counters/kernels.ncu-rep").is_file()
     assert elsewhere.planned() == set()
     assert elsewhere.command("verify", path).returncode == 0
+
+
+def test_a_plan_names_a_card_that_no_longer_answers(gpu_run):
+    run = GpuRun(gpu_run.root)
+    run.environment = run.environment | {"FAKE_GPUS": "GPU-1111=NVIDIA H200,GPU-2222=NVIDIA H200", "FAKE_LOST": "1"}
+    (line,) = [line for line in run.command("run", "--dry-run").stderr.splitlines() if "does not answer" in line]
+    assert line.startswith("GPU 1 ")

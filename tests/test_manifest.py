@@ -2,6 +2,9 @@
 
 import json
 import subprocess
+import time
+from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 from records_factory import DAY
@@ -12,7 +15,7 @@ from roofline.core.terms import UserError
 from roofline.records.base import read
 from roofline.records.files import file_sha256
 from roofline.records.manifest_record import Manifest
-from roofline.run import checkout
+from roofline.run import checkout, jobs
 from roofline.run.jobs import run_seconds
 from roofline.run.make_manifest import describe_spending
 
@@ -47,6 +50,17 @@ def test_span_and_cost_of_a_whole_run(run):
     assert times.first_start_at == f"{DAY}12:00:00+00:00"
     assert (times.span_s, times.cost_usd) == (100, pytest.approx(0.10))
     assert run.manifest(usd_per_hour=None).times.cost_usd is None
+
+
+def test_a_clock_that_is_set_back_in_mid_run_changes_neither_order_nor_span(run, monkeypatch):
+    monkeypatch.setenv(jobs.RUN_STARTED, f"{DAY}11:59:58+00:00")
+    monkeypatch.setenv(jobs.RUN_CLOCK, str(time.monotonic() - 102))
+    clock = SimpleNamespace(now=lambda zone: datetime(2020, 1, 1, tzinfo=zone), fromisoformat=datetime.fromisoformat)
+    monkeypatch.setattr(jobs, "datetime", clock)
+    first, second = jobs.now(), jobs.now()
+    assert first < second
+    times = run.manifest(usd_per_hour=3.6, created_at=second).times
+    assert (times.span_s, times.cost_usd) == (pytest.approx(100, abs=1), pytest.approx(0.1, abs=1e-3))
 
 
 def test_the_seconds_of_jobs_count_a_job_of_two_outputs_once(run):

@@ -1,10 +1,12 @@
 """Why jobs are done, from what Snakemake does not promise: a version that has it otherwise fails here."""
 
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import yaml
-from workflow_run import Run, changed
+from workflow_run import Run, changed, surroundings
 
 from roofline.run import console, planned_jobs
 
@@ -38,6 +40,16 @@ def test_each_job_has_its_reason_with_changed_values_and_few_files(run: Run):
     assert plan(run, "--forcerun", "results/cpu/device_query.json")[0]["cpu/device_query.json"] == "asked for"
 
 
+def test_a_corrupt_result_and_what_follows_are_planned(run: Run):
+    """Its time says nothing of it."""
+    path, times = run.results / PEAK, (run.results / PEAK).stat()
+    path.write_bytes(path.read_bytes()[:200])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    reasons, _ = plan(run)
+    assert list(reasons) == [PEAK, "roofline.json", "manifest.json"] and reasons[PEAK].startswith("corrupt")
+    assert PEAK in reasons["roofline.json"] and path.stat().st_size == 200
+
+
 def test_a_reason_with_other_fields_is_told_in_snakemakes_words():
     class OtherReason(SimpleNamespace):
         def __str__(self):
@@ -68,3 +80,15 @@ def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is
     assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout
     own.unlink()
     assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout
+
+
+def test_a_run_whose_output_takes_no_more_measures_and_says_so_in_a_line(run: Run):
+    for path, options in (("/dev/null", ["--dry-run"]), (run.results / PEAK, [])):
+        (run.results / PEAK).unlink(missing_ok=True)
+        command = [sys.executable, "-P", "workflow/commands/run.py", *options]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command, cwd=run.root, env=surroundings(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        _, line = done.stderr.splitlines()  # after Snakemake's profile
+        assert done.returncode == 1 and "space" in line and os.path.exists(path)

@@ -227,3 +227,14 @@ def new_gpu_run(folder: Path) -> GpuRun:
     (run.root / KNOWN_CARDS).parent.mkdir(parents=True)
     shutil.copy(CHECKOUT / KNOWN_CARDS, run.root / KNOWN_CARDS)
     return run
+
+
+def documented_fields(page: Path, name: str) -> dict[str, set[str]]:
+    """The fields of a JSON file that the table of a page lists, by the list that holds them, "" for the file itself."""
+    table = page.read_text(encoding="utf-8").split(f"## {name}\n")[1].split("\n## ")[0]
+    fields: dict[str, set[str]] = {}
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            holder, names = re.fullmatch(r"`(?:(\w+)\[\]\.)?(.*)", line.split("|")[1].strip()).groups()
+            fields.setdefault(holder or "", set()).update(names.replace("`", "").split(", "))
+    return fields

@@ -7,6 +7,7 @@ exit status is 1 if a figure of one model is SLOWER, and 2 if the lists cannot b
 import argparse
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import compare_page
 import t_test
@@ -22,7 +25,7 @@ from compare_picture import draw_changes
 from pairing import ComparedPair, device_differences, pair_devices, run_differences
 from two_models import draw_roofs
 
-from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, describe_error, exit_with, figure_style, open_run, write_text
 
 FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
@@ -50,7 +53,7 @@ def main(arguments: list[str]) -> int:
             picture = draw_changes(comparison)
         figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return REFUSED
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.judged) else 0

@@ -6,6 +6,7 @@ import hashlib
 import json
 import mimetypes
 import re
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +15,13 @@ from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "workflow" / "scripts"))
 sys.path.append(str(Path(sys.prefix, "tools", "crate")))  # where envs/install.sh puts ro-crate-py
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 from rocrate.model import ContextEntity, Entity
 from rocrate.rocrate import ROCrate
 
-from roofline.api import Manifest, Output, UserError, group_by, newest_archive, open_archive, write_bytes
+from roofline.api import Manifest, Output, UserError, exit_with, group_by, newest_archive, open_archive, write_bytes
 
 WORKFLOW, LICENSE, README, METADATA = "Snakefile", "LICENSE", "README.md", "ro-crate-metadata.json"
 COMMIT, DIFFERENCE, REMEMBERED = "provenance/commit.txt", "provenance/uncommitted.diff", ".snakemake/metadata/"
@@ -170,8 +173,8 @@ def write_crate(archive: Path, author: argparse.Namespace) -> list[str]:
     return [*lines, str(target)]
 
 
-def main(arguments: list[str]) -> list[str]:
-    """Run the command and return the lines to print. Raises UserError and OSError."""
+def make_crate(arguments: list[str]) -> list[str]:
+    """Make the crate that these arguments describe, and return the lines to print. Raises UserError and OSError."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive", nargs="?", type=Path)
     for name in ("--author", "--orcid", "--affiliation", "--affiliation-url"):
@@ -184,8 +187,11 @@ def main(arguments: list[str]) -> list[str]:
     return write_crate(options.archive or newest_archive(Path()), options)
 
 
+def main(arguments: list[str]) -> int:
+    """Run the command and return its status. Raises UserError and OSError."""
+    print("\n".join(make_crate(arguments)))
+    return 0
+
+
 if __name__ == "__main__":
-    try:
-        print("\n".join(main(sys.argv[1:])))
-    except (UserError, OSError) as error:
-        sys.exit(str(error))
+    exit_with(main)

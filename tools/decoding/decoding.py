@@ -6,6 +6,7 @@ MODEL is a config.json of Hugging Face or a name of shipped.yaml, CARD a run or 
 """
 
 import contextlib
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import config_file
 import decode_step
@@ -55,7 +58,7 @@ def main(argv: list[str]) -> int:
         arguments = parse_arguments(argv)
         paragraphs = answer(arguments) if arguments.model else list_models(arguments)
     except (BadModel, NoCeiling, api.UserError, OSError) as error:
-        print(error)
+        print(api.describe_error(error))
         return 1
     print("\n\n".join(paragraphs))
     return 0

@@ -10,6 +10,7 @@ node whose archive is missing or cannot be used fails, where it would be refused
 
 import argparse
 import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import heat_map
 from outliers import FEWEST_CARDS, Fleet, any_gpu, build_fleet, cards_of
@@ -29,6 +32,7 @@ from roofline.api import (
     Run,
     UserError,
     count_words,
+    describe_error,
     exit_with,
     figure_style,
     join_words,
@@ -55,11 +59,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         runs, refused = read_runs(paths)
         if refused and not (options.wanted and runs):
-            raise UserError("\n".join(refused.values()))
+            raise UserError([*refused.values()])
         fleet = build_fleet(runs, refused)
         write_report(fleet, options.into)
     except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return NOTHING
     print(format_screen(fleet))
     print(f"{options.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")

@@ -8,6 +8,7 @@ Measures a few ceilings and repeats one GEMM on every GPU, and writes results/he
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import against_known
 import verdict
@@ -57,15 +60,13 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         cards = examine(select_gpus(options.devices), options.heat)
     except (api.UserError, OSError) as error:
-        print(error)
+        print(api.describe_error(error))
         return STATUS["cannot tell"]
-    except KeyboardInterrupt:
-        print("stopped")
-        return 130
-    status = min((card["status"] for card in cards), key=list(STATUS).index)
-    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards}
+    lost = api.list_lost_gpus()
+    status = min((*(card["status"] for card in cards), *["not healthy"] * len(lost)), key=list(STATUS).index)
+    content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards, "lost": lost}
     api.write_text(json.dumps(content, indent=1), WRITTEN)
-    print(f"\n{format_screen(cards)}\nnumbers: {WRITTEN}")
+    print("\n".join(["", format_screen(cards), *(f"not healthy: {line}" for line in lost), f"numbers: {WRITTEN}"]))
     return STATUS[status]
 
 
@@ -79,7 +80,7 @@ def select_gpus(names: Sequence[str]) -> dict[str, Any]:
         raise api.UserError(f"DEVICES: {', '.join(unknown)} is not a GPU of this machine; allowed: {allowed}")
     cards = {name: present[name] for name in names or present}
     if errors := {card.fault for card in cards.values() if card.fault}:
-        raise api.UserError("\n".join(sorted(errors)))
+        raise api.UserError(sorted(errors))
     return cards
 
 

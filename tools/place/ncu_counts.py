@@ -34,7 +34,7 @@ def group_launches(kernels: Iterable[ncu.ProfiledKernel]) -> list[list[ncu.Profi
 
 def sum_counts(launches: Sequence[ncu.ProfiledKernel]) -> dict[Key, float]:
     """Return the sum of each count over the launches of a kernel; a count that a launch lacks is left out."""
-    columns = {key: [launch.counts[key] for launch in launches] for key in launches[0].counts}
+    columns = {key: [launch.counts.get(key) for launch in launches] for key in launches[0].counts}
     return {key: fsum(values) for key, values in columns.items() if None not in values}
 
 
@@ -48,10 +48,14 @@ def collect_command(capability: ncu.Capability) -> str:
     return f"ncu {options} --metrics {','.join(list_metrics(capability))} --export my python my.py"
 
 
-def flops_counters(capability: ncu.Capability) -> dict[Pipe, dict[str, int]]:
-    """Return the metrics of each unit and dtype whose FLOPs an architecture counts, and the FLOPs of a count."""
-    by_pipe = counter_names.flops_by_metric(capability)
-    counters = {("cuda_core", dtype): by_pipe[dtype] for dtype in counter_names.PIPES if dtype in by_pipe}
+def flops_counters(capability: ncu.Capability, of_reports: bool = False) -> dict[Pipe, dict[str, int]]:
+    """Return the metrics of each unit and dtype whose FLOPs an architecture counts, and the FLOPs of a count.
+
+    A report may hold more than the newest ncu counts, as those of a V100 do: `of_reports` adds these.
+    """
+    counted = architecture_of(capability).counts_instructions or of_reports
+    pipes = counter_names.PIPES if counted else ()
+    counters = {("cuda_core", dtype): counter_names.pipe_metrics(dtype) for dtype in pipes}
     for dtype, operands in architecture_of(capability).operand_counters.items():
         metrics = [f"{counter_names.TENSOR_METRIC_PREFIX}{operand}.sum" for operand in operands]
         counters["tensor_core", dtype] = dict.fromkeys(metrics, 1)
@@ -90,7 +94,11 @@ def read_counts(value: ncu.Value, capability: ncu.Capability) -> dict[Key, float
     counts |= {name: _first_bytes(total, alternatives) for name, alternatives in BYTES.items()}
     counts["warp_instructions"] = total(INSTRUCTIONS)
     counts["tma_instructions"] = total(TMA) if architecture_of(capability).clusters else 0.0
-    counts |= {pipe: _sum_flops(total, counters) for pipe, counters in flops_counters(capability).items()}
+    asked_for = flops_counters(capability)
+    for pipe, counters in flops_counters(capability, of_reports=True).items():
+        flops = _sum_flops(total, counters)
+        if flops is not None or pipe in asked_for:
+            counts[pipe] = flops
     if not any(count is not None for key, count in counts.items() if key != "tma_instructions"):
         raise LookupError("a kernel without any counter that is read here")
     return counts
@@ -111,9 +119,13 @@ def _sum_flops(total: Total, counters: dict[str, int]) -> float | None:
 
 
 def _count_operations(total: Total, metric: str) -> float | None:
-    """Return a count by its metric; that of an operand of tensor cores may be in two, without and with sparsity."""
-    if (count := total(metric)) is not None:
-        return count
+    """Return a count by its metric; that of an operand of tensor cores may be in two, without and with sparsity.
+
+    Scripts of others ask for the same sum by multiprocessor instead of by its four parts.
+    """
+    for name in (metric, metric.replace("smsp__", "sm__", 1)):
+        if (count := total(name)) is not None:
+            return count
     parts = [total(metric.replace(".sum", f"_sparsity_{state}.sum")) for state in ("off", "on")]
     known_parts = [part for part in parts if part is not None]
     return sum(known_parts) if known_parts else None

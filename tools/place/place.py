@@ -8,6 +8,7 @@ run on the same model of card (results, an archive, a folder of reference/), by 
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -17,6 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workflow" / "scripts"))
 sys.path.append(str(Path(sys.prefix, "tools", "place")))  # where envs/install.sh puts its packages
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 import ncu_counts
 import place_page
@@ -26,13 +29,24 @@ import trace_events
 import trace_page
 import trace_rows
 
-from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, wrap_for_terminal, write_text
+from roofline.api import (
+    RESULTS,
+    Run,
+    UserError,
+    describe_error,
+    exit_with,
+    figure_style,
+    ncu,
+    open_run,
+    wrap_for_terminal,
+    write_text,
+)
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
 SCREEN_ROWS, SCREEN_SENTENCES = 20, 3
 DPI = 160
-SCHEMA_VERSION = 1  # of placement.json
+SCHEMA_VERSION, IDLE = 2, "idle"  # of placement.json; the regime of gaps
 Placement = placing.Profile | trace_rows.Section
 
 
@@ -40,7 +54,11 @@ def main(arguments: list[str]) -> int:
     """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
-    parser.add_argument("--trace", metavar="TRACE", help="a Chrome trace of torch.profiler, .json or .json.gz")
+    parser.add_argument(
+        "--trace",
+        metavar="TRACE",
+        help="a Chrome trace of torch.profiler, .json or .json.gz, and others that it takes shapes from",
+    )
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     options = parser.parse_args(arguments)
     try:
@@ -51,7 +69,7 @@ def main(arguments: list[str]) -> int:
         else:
             print(explain_collecting(options.card))
     except (UserError, OSError) as error:
-        print(error)
+        print(describe_error(error))
         return 1
     return 0
 
@@ -72,14 +90,20 @@ def place_report_file(report: str, card: str) -> str:
     return "\n\n".join([format_screen(notes, profile.kernels), *place_page.missing_command(profile), outputs])
 
 
-def place_trace_file(trace: str, card: str) -> str:
+def place_trace_file(traces: str, card: str) -> str:
     """Place a trace of torch.profiler: write page, pictures and table, and return what the screen shows.
 
-    Raises UserError and OSError.
+    `traces` is a path, or several with spaces between: kernels of CUDA graphs in the first have the shapes that they
+    have in the others. Raises UserError and OSError.
     """
-    events = trace_events.read_trace(Path(trace))
+    paths = [traces] if Path(traces).exists() else traces.split() or [traces]
+    ranks, *others = [trace_events.read_trace(Path(path)) for path in paths]
+    trace_events.require_shapes([trace for file in (ranks, *others) for trace in file])
     run = read_card(card)
-    sections = trace_rows.place_trace(events, run)
+    try:
+        sections = trace_rows.place_trace(ranks, run, [file[0] for file in others])
+    except (*trace_events.MISSHAPED, LookupError, ArithmeticError) as error:
+        raise UserError(f"{paths[0]}: events are not as torch.profiler writes them: {error}") from None
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
     outputs = write_placement(sections, pictures, sections, page, run)
@@ -94,12 +118,18 @@ def write_placement(
 
     Return the last line of the screen, which names them.
     """
-    table = {"schema_version": SCHEMA_VERSION, "sections": sections}
-    write_text(json.dumps(table, indent=1, default=asdict) + "\n", PLACED / f"{NAME}.json")
+    table = {"schema_version": SCHEMA_VERSION, "sections": [list_fields(section) for section in sections]}
+    write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
     for profile, picture in zip(profiles, pictures, strict=True):
         figure_style.save(place_picture.draw_kernels(profile, run.roofline.ceilings), [PLACED / picture], DPI)
     return f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"
+
+
+def list_fields(section: Placement) -> dict[str, Any]:
+    """Return a section as placement.json holds it: the gaps of a trace are seconds of its step, and not kernels."""
+    fields = asdict(section)
+    return fields | {"kernels": [kernel for kernel in fields["kernels"] if kernel["regime"] != IDLE]}
 
 
 def read_card(name: str) -> Run:

@@ -16,6 +16,7 @@ from placing import LaunchRoof, Placed, Profile
 import roofline.api as api
 
 LEVELS = {"compute": "compute", "l1": api.LEVEL_TITLES["l1"], "l2": api.LEVEL_TITLES["l2"], "memory": "memory"}
+LEVELS |= {"link": "link"}
 UNITS = {"cuda_core": "CUDA cores", "tensor_core": "tensor cores"}
 QUANTITIES = {level: f"traffic of {LEVELS[level]}" for level in ("memory", "l2", "l1")}
 LONGEST_NAME = 96  # characters of a kernel's name, with the functor of PyTorch's elementwise kernels

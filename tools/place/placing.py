@@ -6,6 +6,7 @@ from math import fsum
 from typing import Any
 
 import ncu_counts
+from collectives import Link
 
 import roofline.api as api
 
@@ -25,7 +26,7 @@ Totals = dict[ncu_counts.Key, float]  # of all these launches
 class LaunchRoof:
     """The least time that one ceiling allows a launch, and its share of the time that the launch took."""
 
-    level: str  # compute, l1, l2, memory
+    level: str  # compute, l1, l2, memory, link: between GPUs
     ceiling: str | None  # None: not measured
     amount: float  # FLOPs or bytes of a launch, on average
     least_s: float | None = None  # amount over the ceiling
@@ -112,7 +113,15 @@ class RoofModel:
         measured = (ceiling for name in names for ceiling in self.ceilings if ceiling.name == name)
         return self._roof(level, next(measured, None), moved)
 
-    def _roof(self, level: str, ceiling: api.Ceiling | None, amount: float) -> LaunchRoof:
+    def roof_of_link(self, moved: float, link: Link, is_all_reduce: bool) -> LaunchRoof:
+        """Return the roof of bytes that a link between GPUs carries, of an all-reduce the time that was measured."""
+        least_s = link.all_reduce_s(moved) if is_all_reduce else None
+        if least_s is None:
+            return self._roof("link", link, moved)
+        share = least_s / self.mean_s if self.mean_s else None
+        return LaunchRoof("link", "all_reduce", moved, least_s, share)
+
+    def _roof(self, level: str, ceiling: api.Ceiling | Link | None, amount: float) -> LaunchRoof:
         if ceiling is None:
             return LaunchRoof(level, None, amount)
         rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9
@@ -157,6 +166,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
     report_s = fsum(totals.get("duration_s", 0.0) for _, totals in groups)
     kernels = [_place_kernel(*group, ceilings, report.card.multiprocessors, start_s, report_s) for group in groups]
     rated = {(ceiling.compute_unit, ceiling.dtype) for ceiling in ceilings if ceiling.kind == "compute"}
+    counted = {key for launch in report.kernels for key in launch.counts}
     return Profile(
         report=report.path,
         device=device,
@@ -168,7 +178,7 @@ def place_report(report: api.ncu.NcuReport, run: api.Run) -> Profile:
         start_s=start_s,
         left_out=report.left_out,
         failed=list(report.failed),
-        uncounted=sorted(rated - set(ncu_counts.flops_counters(report.card.capability))),
+        uncounted=sorted(rated - ncu_counts.flops_counters(report.card.capability).keys() - counted),
         kernels=sorted(kernels, key=lambda kernel: -(kernel.total_s or 0.0)),
     )
 

@@ -2,19 +2,26 @@
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
+from collectives import count_carried, is_collective
 from formulas.base import Call, CallWork, Tensor, UnknownTypeError, find_formula
-from trace_events import MISSHAPED, Event, Trace
+from trace_events import MISSHAPED, Event, Trace, input_dims
+from trace_steps import find_step
 
 from roofline.api import group_by
 
-COLLECTIVE = re.compile(r"nccl|(?<![a-z])all_?(?:reduce|gather|to_?all)|AllReduce|AllGather|cross_device_reduce")
 OVER_LINK = re.compile(r"HtoD|DtoH")
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+NUMBER = re.compile(r"_\d+$")
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
+ALL_REDUCE = "all_reduce"  # of two cards
+NO_SIZE = "collectives without a recorded size"
+UNKNOWN = (NO_OPERATOR, IN_GRAPH, NO_SIZE)  # what a kernel of a graph lacks, unless it ran outside
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class CallLabel:
     shape: str = ""
     work: CallWork | None = None
     lacking: str | None = None  # what has no formula
+    family: str = ""  # of its formula, which is the name of its file, or ALL_REDUCE
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
@@ -32,43 +40,124 @@ class CallLabel:
 Labels = dict[int, tuple[CallLabel, bool]]  # by place of the event, and whether it counts as a call
 
 
-def label_events(trace: Trace, events: Sequence[Event]) -> Labels:
+def label_events(trace: Trace, events: Sequence[Event], others: Iterable[Trace] = ()) -> Labels:
     """Return the label of each event, and whether it counts as a call: of a call with several kernels the longest does.
 
-    Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous.
+    Events of a CUDA graph have the labels of the same kernels outside of it, where these are unambiguous: in this
+    trace, else in a step of one of the `others`.
     """
-    by_start = sorted(trace.operators.values(), key=lambda operator: operator.start)
-    threads = group_by(by_start, lambda operator: operator.thread)
-    callers = [_find_caller(trace, threads, event) for event in events]
-    places_by_call = group_by(range(len(events)), lambda place: callers[place] or (place,))
-    labels: Labels = {}
-    for call, places in places_by_call.items():
-        longest = max(places, key=lambda place: events[place].end - events[place].start)
-        label = _label(trace.operators.get(call), events[longest])
-        labels |= {place: (label, place == longest) for place in places}
-    _infer_labels(trace, events, labels)
+    labels = _label_calls(trace, events)
+    missing = any(_is_unknown_in_graph(trace, event, labels[place][0]) for place, event in enumerate(events))
+    if missing:
+        missing = _infer_labels(trace, events, labels, _list_outside(events, labels))
+    for other in others:
+        if missing:
+            other_events = sorted(other.gpu, key=lambda event: event[:2])  # of one GPU, as eager code has it
+            step_events = [other_events[place] for place in find_step(other, other_events).places]
+            outside = _list_outside(step_events, _label_calls(other, step_events))
+            missing = _infer_labels(trace, events, labels, outside)
     return labels
 
 
-def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels) -> None:
-    """Replace the labels of events of CUDA graphs by those of the same kernels outside."""
-    calls = [(place, label) for place, (label, is_call) in labels.items() if is_call]
-    longest_kernel = {label: _launch_key(events[place]) for place, label in reversed(calls)}  # of its first call
+def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
+    nesting = Nesting(trace)
+    callers = [_find_caller(trace, nesting, event) for event in events]
+    # A collective and a copy over the link are calls by themselves.
+    alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
+    keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
+    communications = Counter(caller for caller, is_alone in zip(callers, alone, strict=True) if is_alone)
+    gradients = Gradients(trace.operators.values())
+    labels: Labels = {}
+    label_by_arguments: dict[tuple, CallLabel] = {}
+    for places in group_by(range(len(events)), keys.__getitem__).values():
+        longest = max(places, key=lambda place: events[place].end - events[place].start)
+        operator, event = trace.operators.get(callers[longest]), events[longest]
+        launched = [events[place].args for place in places]
+        sizes = gradients.before(operator) if operator else ()
+        if alone[longest] and communications[callers[longest]] > 1:
+            operator = None  # its tensors are not those of each collective
+        arguments = operator and (operator.name, id(operator.args)), event.name, tuple(map(id, launched)), sizes
+        if arguments not in label_by_arguments:
+            blocks = sum(prod(args.get("grid") or [0]) for args in launched)
+            label_by_arguments[arguments] = _label(operator, event, blocks, sizes, trace.ranks)
+        label = label_by_arguments[arguments]
+        labels |= {place: (label, place == longest) for place in places}
+    return labels
+
+
+class Gradients:
+    """The sizes of the gradients of a trace, for operators on lists that are recorded without sizes."""
+
+    def __init__(self, operators: Iterable[Event]):
+        accumulated = (operator for operator in operators if operator.name == ACCUMULATE)
+        self._accumulated = sorted(accumulated, key=lambda operator: operator.start)
+        self._starts = [operator.start for operator in self._accumulated]
+        self._list_starts = sorted(operator.start for operator in operators if _lacks_sizes(operator))
+
+    def before(self, operator: Event) -> tuple[int, ...]:
+        """Return the elements of each gradient of the backward pass before an operator on lists without sizes."""
+        if not _lacks_sizes(operator):
+            return ()
+        end = bisect_right(self._starts, operator.start)
+        last = self._starts[end - 1] if end else 0.0
+        begin = bisect_right(self._list_starts, last)
+        start = bisect_right(self._starts, self._list_starts[begin - 1]) if begin else 0
+        dims = (input_dims(gradient.args) for gradient in self._accumulated[start:end])
+        return tuple(prod(sizes[0]) for sizes in dims if sizes)
+
+
+def _lacks_sizes(operator: Event) -> bool:
+    if not operator.name.startswith(("aten::_foreach_", "aten::_fused_")):
+        return False
+    lists = zip(input_dims(operator.args), operator.args.get("Input type") or [], strict=False)
+    return any(kind == "TensorList" and not dims for dims, kind in lists)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The calls that ran outside of CUDA graphs, by the kernels that they launched, in order."""
+
+    labels: dict[tuple, list[CallLabel]]
+    longest_kernels: dict[CallLabel, set[tuple]]  # of the calls of a label
+
+
+def _list_outside(events: Sequence[Event], labels: Labels) -> Outside:
+    longest_kernels: dict[CallLabel, set[tuple]] = defaultdict(set)
     outside: dict[tuple, list[CallLabel]] = defaultdict(list)
+    for place, event in enumerate(events):
+        label, is_call = labels[place]
+        kernel = _launch_key(event)
+        if is_call:
+            longest_kernels[label].add(_without_number(kernel))
+        if label.lacking not in UNKNOWN:
+            for key in {kernel, _without_number(kernel)}:
+                outside[key].append(label)
+    return Outside(outside, longest_kernels)
+
+
+def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside: Outside) -> bool:
+    """Replace the labels of events of CUDA graphs by those of the same kernels outside; return if some have none."""
     inside: dict[tuple, list[int]] = defaultdict(list)
     for place, event in enumerate(events):
-        label, _ = labels[place]
-        if label.lacking != NO_OPERATOR:
-            outside[_launch_key(event)].append(label)
-        elif _in_graph(trace, event):
+        if _is_unknown_in_graph(trace, event, labels[place][0]):
             inside[_launch_key(event), event.correlation].append(place)
+    is_missing = False
     for (kernel, _), places in inside.items():
-        inferred = _labels_in_turn(outside.get(kernel, []), len(places))
+        alike = outside.labels.get(kernel) or outside.labels.get(_without_number(kernel), [])
+        inferred = _labels_in_turn(alike, len(places))
         for place, label in zip(places, inferred, strict=True):
             if label is None:
-                labels[place] = (replace(labels[place][0], lacking=IN_GRAPH), True)
+                unknown = labels[place][0]
+                labels[place] = (unknown if unknown.kind == "collective" else replace(unknown, lacking=IN_GRAPH), True)
+                is_missing = True
             else:
-                labels[place] = (replace(label, inferred=True), longest_kernel[label] == kernel)
+                is_call = _without_number(kernel) in outside.longest_kernels[label]
+                labels[place] = (replace(label, inferred=True), is_call)
+    return is_missing
+
+
+def _is_unknown_in_graph(trace: Trace, event: Event, label: CallLabel) -> bool:
+    return label.lacking in UNKNOWN and _in_graph(trace, event)
 
 
 def _labels_in_turn(outside: list[CallLabel], count: int) -> list[CallLabel | None]:
@@ -87,37 +176,66 @@ def _launch_key(event: Event) -> tuple[str, str, str]:
     return event.name, str(event.args.get("grid")), str(event.args.get("block"))
 
 
+def _without_number(kernel: tuple[str, str, str]) -> tuple[str, str, str]:
+    """Return the key of a launch without the number that torch.compile gave a Triton kernel: it may differ by trace."""
+    name, grid, block = kernel
+    return (NUMBER.sub("", name) if name.startswith("triton_") else name), grid, block
+
+
 def _in_graph(trace: Trace, event: Event) -> bool:
     return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
 
-def _find_caller(trace: Trace, threads: dict[tuple, list[Event]], event: Event) -> int | None:
-    """Return the id of the operator that launched an event; None if there is none, or it does not matter.
+class Nesting:
+    """The operators of a trace by thread and start, sorted once they are asked for: most events name theirs."""
+
+    def __init__(self, trace: Trace):
+        self._operators = trace.operators
+        self._threads: dict[tuple, list[Event]] = {}
+
+    def find_around(self, launch: Event) -> int | None:
+        """Return the id of the innermost operator that ran when a launch began, on its thread; None without one."""
+        if not self._threads:
+            by_start = sorted(self._operators.values(), key=lambda operator: operator.start)
+            self._threads = group_by(by_start, lambda operator: operator.thread)
+        operators = self._threads.get(launch.thread, [])
+        end = bisect_right(operators, launch.start, key=lambda operator: operator.start)
+        innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
+        return next((operator.operator for operator in innermost_first if operator.end >= launch.start), None)
+
+
+def _find_caller(trace: Trace, nesting: Nesting, event: Event) -> int | None:
+    """Return the id of the operator that launched an event; None if there is none.
 
     It is the id that the event or its launch has, or the operator of the thread that the launch is nested in.
     """
-    launch = trace.launches.get(event.correlation)
-    if COLLECTIVE.search(event.name) or OVER_LINK.search(event.name) or _in_graph(trace, event):
+    if _in_graph(trace, event):
         return None
+    launch = trace.launches.get(event.correlation)
     for operator_id in (event.operator, launch and launch.operator):
         # Some versions repeat the correlation as the id.
         if operator_id in trace.operators and operator_id != event.correlation:
             return operator_id
-    return _find_around(threads.get(launch.thread, []), launch.start) if launch else None
+    return nesting.find_around(launch) if launch else None
 
 
-def _find_around(operators: list[Event], moment: float) -> int | None:
-    """Return the id of the innermost operator that ran at a moment, of a thread's operators sorted by start."""
-    end = bisect_right(operators, moment, key=lambda operator: operator.start)
-    innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
-    return next((operator.operator for operator in innermost_first if operator.end >= moment), None)
-
-
-def _label(operator: Event | None, event: Event) -> CallLabel:
-    if COLLECTIVE.search(event.name):
-        return CallLabel(event.name, kind="collective")
-    if operator is not None:
-        return _operator_label(operator, event)
+def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[int, ...], ranks: int) -> CallLabel:
+    """Return the label of a call, by its operator, its longest event, and what `Call` holds besides."""
+    if is_collective(event.name):
+        recorded = operator.args if operator else {}
+        tensors = Call("", read_inputs(recorded), "").tensors()
+        try:
+            carried, lacking = count_carried(event.name, recorded | event.args, tensors), NO_SIZE
+        except UnknownTypeError as error:
+            carried, lacking = None, f"collectives of {error}"
+        if carried is None:
+            return CallLabel(event.name, lacking=lacking, kind="collective")
+        family = ALL_REDUCE if carried.is_all_reduce else ""
+        return CallLabel(event.name, carried.shape, CallWork(0, carried.size_bytes, 0), None, family, "collective")
+    if operator is not None and not OVER_LINK.search(event.name):
+        return _operator_label(
+            Call(_short_name(operator), read_inputs(operator.args), event.name, blocks, gradients, ranks)
+        )
     if event.kind == "kernel":
         return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
     # A copy or a memset. Over the link only the bytes that are read count: they cross it once.
@@ -126,9 +244,12 @@ def _label(operator: Event | None, event: Event) -> CallLabel:
     return CallLabel(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
 
 
-def _operator_label(operator: Event, event: Event) -> CallLabel:
+def _short_name(operator: Event) -> str:
+    return operator.name.removeprefix("aten::")
+
+
+def _operator_label(call: Call) -> CallLabel:
     """Return the label of an operator's call with the work that its formula gives, if it has one."""
-    call = Call(operator.name.removeprefix("aten::"), read_inputs(operator.args), event.name)
     formula = find_formula(call.name)
     shape = ", ".join(dict.fromkeys("x".join(map(str, tensor.dims)) for tensor in call.tensors()[:4] if tensor.dims))
     if formula is None:
@@ -142,12 +263,12 @@ def _operator_label(operator: Event, event: Event) -> CallLabel:
         pass
     if work is None:
         return CallLabel(call.name, shape, lacking=lacking)
-    return CallLabel(call.name, work.shape or shape, work)
+    return CallLabel(call.name, work.shape or shape, work, family=formula.__module__.rpartition(".")[2])
 
 
 def read_inputs(recorded: dict) -> tuple:
     """Return the arguments of a call: a tensor, a tuple of tensors, the text of a scalar or list, or None."""
-    dims, types = recorded.get("Input Dims") or [], recorded.get("Input type") or []
+    dims, types = input_dims(recorded), recorded.get("Input type") or []
     strides, scalars = recorded.get("Input Strides") or dims, recorded.get("Concrete Inputs") or [""] * len(dims)
     return tuple(map(_read_input, dims, types, strides, scalars))
 

@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from math import fsum
 from pathlib import Path
 
 from place_page import ADVICE, advice_key, build_table, kernel_title, write_notes
 from placing import LaunchRoof, find_slowest
+from trace_calls import IN_GRAPH
 from trace_rows import PARTLY, Section, TracedOperation
 
-from roofline.api import count_words, duration, percent, regime_text
+from roofline.api import count_words, duration, join_words, percent, regime_text
 
 FIRST, WORTH = 3, 0.02  # sentences of the verdict, each at least this share of the step
 ABOVE = 1.03  # from this share on something is not what it seems
+TILE = 64  # of a product: kernels pad sizes that are no multiple of it
 LACKING_NAMED = 8  # operators without a formula
 
 
@@ -24,7 +27,7 @@ def step_notes(section: Section) -> list[str]:
     worth = [row for row in rows if row.saving_s and row.saving_s[0] >= worth_s]
     findings: list[str] = []
     for row in worth[:FIRST]:
-        finding, advice = _finding(row), ADVICE[_advice_key(row)]
+        finding, advice = _finding(row), _find_advice(row)
         colon = ";" if ":" in advice else ":"
         is_repeated = any(advice in earlier for earlier in findings)
         findings.append(finding if is_repeated else f"{finding}{colon} {advice}")  # each advice once
@@ -33,7 +36,10 @@ def step_notes(section: Section) -> list[str]:
         if row.label.lacking and row.total_s > 0:
             seconds_by_lacking[row.label.lacking] += row.total_s
     lacking = [f"{name} {duration(seconds)}" for name, seconds in seconds_by_lacking.most_common(LACKING_NAMED)]
+    collectives_s = fsum(row.total_s for row in rows if row.label.lacking and row.label.kind == "collective")
     facts = {"worth_s": worth_s, "findings": findings, "lacking": lacking, "lacking_s": seconds_by_lacking.total()}
+    facts["at_roofs_s"] = seconds_by_lacking.total() - collectives_s  # as it is
+    facts["lacks_graph"] = IN_GRAPH in seconds_by_lacking
     facts["is_marked"] = any(row.label.inferred or row.overlapped > PARTLY for row in rows)
     notes = write_notes("trace", section=section, **facts)
     return notes + [text for row in rows if (text := _high_share_note(row))][:FIRST]
@@ -46,15 +52,24 @@ def _finding(row: TracedOperation) -> str:
     roof = _slowest_roof(row)
     share = percent(roof.share if roof else 0.0)
     calls = f"{count_words(row.launches, 'call')} of {kernel_title(row)}"
-    return f"{duration(row.total_s)} are {calls} at {share} of the roof, {regime_text(row.regime)}"
+    regime = "bound by the link" if row.limited_at == "link" else regime_text(row.regime)
+    return f"{duration(row.total_s)} are {calls} at {share} of the roof, {regime}"
 
 
-def _advice_key(row: TracedOperation) -> str:
-    """Return the key of ADVICE for a row."""
-    if row.label.kind in ("idle", "copy"):
-        return row.label.name if row.label.kind == "idle" else "copy"
+def _find_advice(row: TracedOperation) -> str:
+    """Return what helps a row: by its kind, by what limits it, and by the family of its operator."""
+    label = row.label
+    if label.kind in ("idle", "copy", "collective"):
+        return ADVICE[label.name if label.kind == "idle" else label.kind]
     key = advice_key(row)
-    return "operator" if key == "implementation" else key
+    if key == "implementation":
+        uneven = [size for size in label.work.sizes if size > TILE and size % TILE] if label.work else []
+        if uneven:
+            return ADVICE["uneven"].format(sizes=join_words(dict.fromkeys(map(str, uneven))), tile=TILE)
+        key = "operator"
+    if key == "memory" and label.work.sizes and label.work.sizes[0] > min(label.work.sizes):
+        return ADVICE[key]  # a product of many rows
+    return ADVICE.get(f"{key} {label.family}", ADVICE[key])
 
 
 def _slowest_roof(row: TracedOperation) -> LaunchRoof | None:
@@ -74,6 +89,6 @@ def format_page(sections: Sequence[Section], source: str, pictures: Sequence[str
     """Return the sections of a trace as Markdown; `pictures` are files next to the page, one for each section."""
     parts = [f"# {Path(sections[0].report).name} under measured ceilings", f"Ceilings: {source}."]
     for section, picture in zip(sections, pictures, strict=True):
-        parts += [f"## GPU {section.gpu}", *step_notes(section)]
+        parts += [f"## {section.title}", *step_notes(section)]
         parts += [str(build_table(section.kernels)), f"![Operators]({picture})"]
     return "\n\n".join(parts) + "\n"

@@ -7,11 +7,14 @@ Refuses while anything is stale or differs from the manifest.
 
 import re
 import shlex
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 from snakemake.cli import parse_args
 
@@ -24,7 +27,8 @@ from roofline.records.manifest_record import Manifest, ManifestDevice
 from roofline.report.words import format_failures
 from roofline.run import checkout, folder
 from roofline.run.archive import MADE_AGAIN, list_packed_paths, manifest_of, pack
-from roofline.run.jobs import JOBS, print_what_can_be_printed
+from roofline.run.ending import exit_with
+from roofline.run.jobs import JOBS
 from roofline.run.make_manifest import describe_spending, differing_files, unlisted_files
 from roofline.table.rows import Roofline
 
@@ -89,6 +93,12 @@ def collect_provenance(root: Path, manifest: Manifest, sources_at: Path) -> dict
     return files if difference is None else {**files, "provenance/uncommitted.diff": difference}
 
 
+def main(options: list[str]) -> int:
+    """Archive the run in this folder, and return the exit status. Raises UserError and OSError."""
+    print_summary(Path(), archive(Path(), options, CHECKOUT))
+    return 0
+
+
 def print_summary(root: Path, path: Path) -> None:
     """Print what the archive at `path` leaves out, the checks of the run that failed, and how to copy it."""
     manifest = manifest_of(root)
@@ -110,8 +120,4 @@ def print_summary(root: Path, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    print_what_can_be_printed()
-    try:
-        print_summary(Path(), archive(Path(), sys.argv[1:], CHECKOUT))
-    except (UserError, OSError) as error:
-        sys.exit(str(error))
+    exit_with(main)

@@ -19,7 +19,6 @@ if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
 
 import argparse
 import contextlib
-import ctypes
 import difflib
 import time
 from collections.abc import Sequence
@@ -45,6 +44,7 @@ from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
 from roofline.report import job_lines
 from roofline.run import again, console, folder, run_lock
+from roofline.run.ending import end_with_parent, show_error
 from roofline.run.jobs import AGAIN, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
@@ -136,7 +136,8 @@ def find_record(text: str, record_names: Sequence[str]) -> str:
     """Return the record name that a text means, with or without results/ and .json. Raises UserError."""
     name = text.strip().removeprefix(f"{RESULTS}/").removesuffix(".json")
     if not name:
-        raise UserError(["CELL names no record; known:", *(f"  {known}" for known in record_names)])
+        known = [f"  {known}" for known in record_names]
+        raise UserError(["CELL names no record (`make plan ARGS=--forceall` lists all); some of them:", *known])
     if name not in record_names:
         suggestions = difflib.get_close_matches(name, record_names)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
@@ -159,20 +160,16 @@ def describe_record(name: str) -> str:
     return job_lines.format_job_line(read_record(Path(record_path(name))), f"{rule} {device} {case}", query)
 
 
-def end_with_make() -> None:
-    """Have the kernel send this process SIGTERM when make ends, however that ends, `kill -9` included."""
-    ctypes.CDLL(None).prctl(folder.PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != PARENT:  # it has ended already
-        sys.exit(INTERRUPTED)
-
-
 if __name__ == "__main__":
     print_what_can_be_printed()
     if "MAKELEVEL" in os.environ:
-        end_with_make()
+        end_with_parent(PARENT, signal.SIGTERM)
     try:
         status = main(sys.argv[1:])
+        sys.stdout.flush()
+        if console.unwritten:
+            raise console.unwritten[0]
     except (UserError, OSError) as error:
-        sys.exit(str(error))
-    sys.stdout.flush()
+        show_error(error)
+        status = 1
     os._exit(status)  # an end with all that Python takes apart would last 0.1 s longer

@@ -5,15 +5,20 @@ python workflow/commands/verify.py [ARCHIVE]      (a folder too; without one, th
 """
 
 import json
+import os
 import shutil
+import signal
 import sys
+from functools import partial
 from math import isclose
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a trace
 
 from roofline.core.formatting import count_words
-from roofline.core.terms import UserError
+from roofline.core.terms import UserError, shorten_lines
 from roofline.records.base import read, shared_fields
 from roofline.records.files import RESULTS
 from roofline.records.manifest_record import Manifest
@@ -22,8 +27,8 @@ from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
 from roofline.report.words import format_failures
-from roofline.run.archive import ENDING, newest, opened
-from roofline.run.jobs import print_what_can_be_printed
+from roofline.run.archive import ENDING, describe_contradiction, newest, opened
+from roofline.run.ending import end_with_parent, exit_with
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import Roofline
@@ -33,7 +38,7 @@ from roofline.table.seals import count_recomputed, count_redrawn, find_unlike_ro
 RENDERED = RESULTS / "rendered"
 FIGURES: tuple[str, ...] = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
 FIGURES += ("time_s", "sealed_time_s", "nccl_graph_time_s", "nccl_eager_time_s")  # of all-reduces
-MOST_CHANGED = 10  # by name
+MOST_SHOWN = 10  # problems or changed figures
 FIRST_HASHES = "first_hashes.json"  # in reference/: of each archive there, as it was first committed
 
 
@@ -52,43 +57,53 @@ def list_replaced(run: Path, manifest: Manifest) -> list[str]:
 def verify(run: Path) -> int:
     """Print a line for each problem of a run, or where it is drawn. Return the exit status. Raises UserError and
     OSError."""
+    folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     with opened(run) as (root, manifest, problems):
         problems += list_replaced(run.resolve(), manifest)
-        results = Results()
         if not problems:
             results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-            archived = read(Roofline, root / RESULTS / "roofline.json")
+            archived = read_table(root)
             problems += find_unlike_rows([*archived.operators, *archived.drawn], results)
         if problems:
-            print("\n".join([*problems, f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {run}"]))
+            print("\n".join(shorten_lines(problems, MOST_SHOWN)))
+            print(f"{count_words(len(problems), 'problem')} in {run}")
             return 1
+    roofline = redraw_run(results, manifest, folder)
+    print(f"ok: {len(manifest.outputs)} results agree with the manifest")
+    for line in [*describe_seals(results, manifest), *shorten_lines(describe_amendments(manifest))]:
+        print(line)
+    names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
+    print(f"drawn again from the records: {folder}/ ({names})")
+    changed = list_changed_figures(archived, roofline)
+    for line in shorten_lines([*format_failures(roofline.doubting_failures)]) + shorten_lines(changed, MOST_SHOWN):
+        print(line)
+    if changed:
+        print(f"{count_words(len(changed), 'figure')} not as the records have them")
+    return 1 if changed else 0
+
+
+def read_table(root: Path) -> Roofline:
+    """Return the table of an unpacked run. Raises UserError and OSError."""
+    try:
+        return read(Roofline, root / RESULTS / "roofline.json")
+    except UserError as error:
+        raise UserError(str(error).replace(f"{root}/", "")) from None
+
+
+def describe_seals(results: Results, manifest: Manifest) -> list[str]:
+    """Return how many predictions were recomputed from what was sealed, and how many sets of shapes drawn again."""
     recomputed, others = count_recomputed(results)
     sealed_by = (
         f"; {others} not recomputed: without entry, or by other code ({(manifest.sources.commit or 'unknown')[:8]})"
         if others
         else ""
     )
-    print(f"ok: {len(manifest.outputs)} results agree with the manifest")
-    print(f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}")
+    lines = [f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}"]
     redrawn, other_sets = count_redrawn(results)
     if redrawn or other_sets:
         by_others = f"; {other_sets} not: other code drew them" if other_sets else ""
-        print(f"{count_words(redrawn, 'set')} of shapes drawn again from the seals{by_others}")
-    for line in describe_amendments(manifest):
-        print(line)
-    folder = RENDERED / run.resolve().name.removesuffix(ENDING)
-    shutil.rmtree(folder, ignore_errors=True)
-    roofline = redraw_run(results, manifest, folder)
-    names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
-    print(
-        "\n".join([f"drawn again from the records: {folder}/ ({names})", *format_failures(roofline.doubting_failures)])
-    )
-    changed = list_changed_figures(archived, roofline)
-    if changed:
-        print(
-            "\n".join([*changed[:MOST_CHANGED], f"{count_words(len(changed), 'figure')} not as the records have them"])
-        )
-    return 1 if changed else 0
+        lines.append(f"{count_words(redrawn, 'set')} of shapes drawn again from the seals{by_others}")
+    return shorten_lines(lines)
 
 
 def list_changed_figures(archived: Roofline, derived: Roofline) -> list[str]:
@@ -126,16 +141,25 @@ def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:
     results.known_cards = find_known_cards(results)
     sources = manifest.sources
     source = Source(sources.commit, sources.url, describe_amendments(manifest), sources.changed_files or ())
+    shutil.rmtree(folder, ignore_errors=True)
     roofline = write_derived(results, manifest.asked, hashes(manifest.outputs), folder, source)
-    pictures.draw(folder, roofline, manifest.config["plot"]["dpi"])
+    end_with_this = partial(end_with_parent, os.getpid())
+    pictures.draw(folder, roofline, manifest.config["plot"]["dpi"], start_worker=end_with_this)
     return roofline
 
 
-if __name__ == "__main__":
-    print_what_can_be_printed()
-    if len(sys.argv) > 2:
-        sys.exit(__doc__)
+def main(arguments: list[str]) -> int:
+    """Verify the run that is named, or the newest archive, and return the exit status. Raises UserError and OSError."""
+    if len(arguments) > 1:
+        raise UserError((__doc__ or "").splitlines())
+    run = Path(arguments[0]) if arguments else newest(Path())
     try:
-        sys.exit(verify(Path(sys.argv[1]) if sys.argv[1:] else newest(Path())))
-    except (UserError, OSError) as error:
-        sys.exit(str(error))
+        return verify(run)
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        raise UserError(f"{run}: {describe_contradiction(error)}") from None
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -25,9 +25,9 @@ if MISSING := describe_missing_packages(HERE / "envs"):
 
 from roofline.core import levels
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
-from roofline.core.terms import UserError
+from roofline.core.terms import UserError, describe_error
 from roofline.devices import datasheets, discovery
-from roofline.devices.gpu.gpu_identity import no_gpu_reason
+from roofline.devices.gpu.gpu_identity import list_lost_gpus, no_gpu_reason
 from roofline.measure import hardware_counters, lock, ncu
 from roofline.operators.drawing import DRAWN
 from roofline.records.files import RESULTS
@@ -49,7 +49,7 @@ def faults_end_the_run(check, *arguments):
     try:
         return check(*arguments)
     except (UserError, OSError) as error:
-        sys.exit(str(error))
+        sys.exit(describe_error(error))
 
 
 # A module's config is handed over by the workflow that uses it. Otherwise it is read: from the working directory,
@@ -74,8 +74,11 @@ CONFIG, OPERATORS = CHECKED.config, CHECKED.operators
 if os.path.exists(sys.executable):  # not yet quoted; Snakemake's jobs take it for a word of the shell, spaces and all
     sys.executable = shlex.quote(sys.executable)
 PRESENT = discovery.discover()
-if workflow.is_main_process and [*PRESENT] == ["cpu"] != CONFIG.devices and (WHY := no_gpu_reason()):
-    print(f"no GPU is measured: {WHY}", file=sys.stderr)
+if workflow.is_main_process and CONFIG.devices != ["cpu"]:
+    if [*PRESENT] == ["cpu"] and (WHY := no_gpu_reason()):
+        print(f"no GPU is measured: {WHY}", file=sys.stderr)
+    for LOST in list_lost_gpus():
+        print(LOST, file=sys.stderr)
 CELLS = faults_end_the_run(machine_checks.find_cells, CHECKED, PRESENT)
 # A measurement takes 1 of `measuring`. What must not run next to one takes all: device queries, seals, prerequisites.
 ALONE = 1000
@@ -184,8 +187,8 @@ OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
 DRY = workflow.output_settings.dryrun
-previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
+CORRUPT = previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
 if not DRY:
     previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
-CONSOLE = Console(workflow, CHECKED)
+CONSOLE = Console(workflow, CHECKED, CORRUPT if DRY else [])
 CONSOLE.install(logger)

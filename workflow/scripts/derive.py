@@ -1,6 +1,8 @@
 """derive: everything that follows from the records: the table, every page and every picture."""
 
 import json
+import os
+from functools import partial
 from pathlib import Path
 
 from roofline.records.base import write
@@ -8,7 +10,8 @@ from roofline.records.files import RESULTS, below_results, file_sha256
 from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
-from roofline.run import checkout, previous_results, run_lock
+from roofline.run import checkout, previous_results
+from roofline.run.ending import end_with_parent
 from roofline.run.jobs import job, say
 from roofline.table.known_cards import find_known_cards
 from roofline.table.rows import count_passed
@@ -26,7 +29,7 @@ if __name__ == "__main__":
         source = Source(sources.commit, sources.url, changed_files=sources.changed_files or ())
         roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
-        pictures.draw(RESULTS, roofline, snakemake.params.dpi, names, run_lock.end_with_run)
+        pictures.draw(RESULTS, roofline, snakemake.params.dpi, names, partial(end_with_parent, os.getpid()))
         previous_results.remove_old_pictures(RESULTS, names)
         counts = f"{len(roofline.ceilings)} ceilings, {len(roofline.operators)} cells"
         say(f"derive: {counts}, {count_passed(roofline.checks)}")

@@ -1,7 +1,7 @@
 """NVML of cards that the environment describes: FAKE_GPUS='uuid=name,uuid=name', FAKE_FREE_BYTES, FAKE_REASONS, the
 bits of what limits their clocks, FAKE_LINK, generation and width of the host link, FAKE_NVLINKS, of each card to a
 switch, FAKE_DOWN, one of them that is inactive, FAKE_OTHERS, other processes, which load the card, FAKE_REMAPPED, rows,
-FAKE_XIDS, events.
+FAKE_XIDS, events, FAKE_LOST, the number of a card that no longer answers.
 
 A test in the same process sets CARDS and REFUSED.
 """
@@ -16,13 +16,15 @@ NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC = 1, 0
 NVML_NVLINK_DEVICE_TYPE_GPU, NVML_NVLINK_DEVICE_TYPE_SWITCH = 0, 2
 NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK, NVML_P2P_STATUS_NOT_SUPPORTED = 2, 0, 5
 NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR = 0, 1
-nvmlEventTypeXidCriticalError = 8
+nvmlEventTypeXidCriticalError, NVML_ERROR_GPU_IS_LOST = 8, 15
 CARDS: list | None = None
 REFUSED: set[str] = set()  # functions without their prefix, such as DeviceGetPowerUsage
 
 
 class NVMLError(Exception):
-    pass
+    def __init__(self, value="Not Supported"):
+        super().__init__(value)
+        self.value = value
 
 
 def card(uuid, bus, *slices, name="NVIDIA H200"):
@@ -39,6 +41,12 @@ def _cards():
 def _init():
     if CARDS is None and not os.environ.get("FAKE_GPUS"):
         raise NVMLError("no driver")
+
+
+def _handle(index):
+    if str(index) == os.environ.get("FAKE_LOST"):
+        raise NVMLError(NVML_ERROR_GPU_IS_LOST)
+    return _cards()[index]
 
 
 def _mig_slice(one, index):
@@ -100,7 +108,7 @@ def _p2p_status(one, other, index):
 ANSWERS = {
     "Init": _init,
     "DeviceGetCount": lambda: len(_cards()),
-    "DeviceGetHandleByIndex": lambda index: _cards()[index],
+    "DeviceGetHandleByIndex": _handle,
     "DeviceGetHandleByUUID": lambda uuid: {one.uuid: one for one in _cards()}[uuid],
     "DeviceGetPciInfo": lambda one: SimpleNamespace(busId=one.bus),
     "DeviceGetUUID": lambda one: one.uuid,

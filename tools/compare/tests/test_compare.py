@@ -11,6 +11,7 @@ import pytest
 import t_test
 from compare import compare_runs
 from known_variation import Spread
+from workflow_run import documented_fields
 
 from roofline.api import exit_with, open_run
 
@@ -118,7 +119,10 @@ def test_the_command_writes_page_numbers_and_picture(reference, tmp_path, monkey
     assert "H100" in screen and max(map(len, screen.splitlines())) < 200
     folder = tmp_path / "results/comparison"
     assert {path.name for path in folder.iterdir()} == {"comparison.json", "comparison.md", "comparison.png"}
-    figures = {figure["key"]: figure for figure in json.loads((folder / "comparison.json").read_text())["figures"]}
+    comparison = json.loads((folder / "comparison.json").read_text())
+    figures = {figure["key"]: figure for figure in comparison["figures"]}
+    documented = documented_fields(Path(command.__file__).with_name("README.md"), "comparison.json")
+    assert documented == {"": comparison.keys() - {"schema_version", "figures"}, "figures": figures["hbm_read"].keys()}
     assert figures["hbm_read"]["verdict"] == "SLOWER" and "| hbm_read " in (folder / "comparison.md").read_text()
     opening = (folder / "comparison.md").read_text().partition("Runs:")[0]
     assert "how many times as fast" in opening and "SLOWER" not in opening, "no verdicts on two models"

@@ -94,7 +94,7 @@ def test_a_run(small, contexts):
     memory.parent.mkdir(parents=True)
     memory.write_text(json.dumps({"input": ["results/cpu/prediction.json", "workflow/scripts/peak_flops.py"]}))
     started_at = small.jobs["results/roofline.json"]["started_at"]
-    *lines, path = crate.main([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
+    *lines, path = crate.make_crate([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
     assert lines == [] and remarks(path, contexts) == FALSE_REMARKS
     crate_entities = entities(path)
     jobs = [entity for id_, entity in crate_entities.items() if id_.startswith("#job/")]
@@ -109,7 +109,7 @@ def test_a_run(small, contexts):
 
 def test_all_files_are_in_it_once_and_results_have_size_and_hash(small):
     archive = packed(small)
-    path = crate.main([archive])[-1]
+    path = crate.make_crate([archive])[-1]
     with tarfile.open(archive) as tar, zipfile.ZipFile(path) as opened:
         paths = [name.partition("/")[2] for name in tar.getnames()]
         assert sorted(opened.namelist()) == sorted([*paths, crate.METADATA])
@@ -130,6 +130,6 @@ def test_what_cannot_be_a_crate_is_refused_in_one_line(small, tmp_path):
     }
     for line, arguments in refused.items():
         with pytest.raises(UserError) as error:
-            crate.main(arguments)
+            crate.make_crate(arguments)
         assert str(error.value).startswith(line) and "\n" not in str(error.value)
     assert not list(tmp_path.rglob("*.zip*"))

@@ -1,12 +1,14 @@
 """A formula gives an operator's FLOPs and least bytes: a function of a `Call`, registered by `@formula(...)`.
 
-Every file of this folder is loaded. Names are without `aten::`. A formula returns None if the work does not follow
-from the trace.
+Every file of this folder is loaded, one for each family of operators. Names are without `aten::`. A formula returns
+None if the work does not follow from the trace.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -65,9 +67,12 @@ class Tensor:
 class Call:
     """One call of an operator, as the trace records it."""
 
-    name: str
+    name: str  # without `aten::`; those of other libraries have their namespace
     inputs: tuple  # by argument: a Tensor, a tuple of them, the text of a scalar or list, or None
     kernel: str  # the name of the longest
+    blocks: int = 0  # thread blocks of all its kernels
+    gradients: tuple[int, ...] = ()  # elements of those that were accumulated before, of each parameter
+    ranks: int = 1  # that may share a parameter
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors among the arguments, in order, those of lists included."""
@@ -90,6 +95,7 @@ class CallWork:
     dtype: str = COMMON_DTYPE  # of the arithmetic: that of CUDA cores
     product: bool = False  # a matrix product, an attention or a convolution: what MFU counts
     shape: str = ""
+    sizes: tuple[int, ...] = ()  # that a product's tiles cover: m, n and k, or channels
 
     @property
     def moved_bytes(self) -> float:
@@ -101,7 +107,10 @@ FORMULAS: dict[str, Formula] = {}
 
 
 def formula(*names: str) -> Callable[[Formula], Formula]:
-    """Return a decorator that registers a function as the formula of these operators; a `*` ends a prefix."""
+    """Return a decorator that registers a function as the formula of these operators; `*` stands for any characters.
+
+    Operators of other libraries have their namespace: `*::silu_and_mul`.
+    """
 
     def register(function: Formula) -> Formula:
         FORMULAS.update(dict.fromkeys(names, function))
@@ -110,13 +119,20 @@ def formula(*names: str) -> Callable[[Formula], Formula]:
     return register
 
 
-def find_formula(name: str) -> Formula | None:
-    """Return the formula of an operator, or of a prefix of its name such as `triton_*`; None if there is none."""
+@cache
+def find_formula_key(name: str) -> str:
+    """Return the key in FORMULAS of an operator, whose name is without `aten::`; empty if it has none."""
     if not FORMULAS:
-        for path in Path(__file__).parent.glob("[a-z]*.py"):
+        for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
             import_module(f"formulas.{path.stem}")
-    prefixes = (key for key in FORMULAS if key.endswith("*") and name.startswith(key[:-1]))
-    return FORMULAS.get(name) or FORMULAS.get(next(prefixes, ""))
+    if name in FORMULAS:
+        return name
+    return next((key for key in FORMULAS if "*" in key and fnmatchcase(name, key)), "")
+
+
+def find_formula(name: str) -> Formula | None:
+    """Return the formula of an operator, whose name is without `aten::`; None if there is none."""
+    return FORMULAS.get(find_formula_key(name))
 
 
 def count_bytes(tensors: Iterable[Tensor | None]) -> int:

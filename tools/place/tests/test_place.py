@@ -11,6 +11,7 @@ import place_page
 import placing
 import pytest
 from test_counter_names import CHIPS, known
+from workflow_run import documented_fields
 
 from roofline.api import ncu, open_run
 
@@ -111,6 +112,20 @@ def test_the_page_lists_what_an_architecture_does_not_count(capability, expected
     assert all(f"{dtype} on {place_page.UNITS[unit]}" in text for unit, dtype in profile.uncounted)
 
 
+@pytest.mark.parametrize("unit", ["smsp", "sm"])
+def test_counts_that_a_report_holds_are_used_whatever_the_newest_ncu_counts(unit):
+    """Of a V100, by an ncu that knew it, or by scripts that ask for the sums of multiprocessors."""
+    held = {"gpu__time_duration.sum": 1e-3, "launch": 0.0}
+    held |= {f"{unit}__sass_thread_inst_executed_op_d{name}_pred_on.sum": 10.0 for name in ("add", "mul", "fma")}
+    counts = ncu_counts.read_counts(held.get, (7, 0))
+    assert counts["cuda_core", "fp64"] == 40 and ("cuda_core", "fp32") not in counts
+    launch = ncu.ProfiledKernel("k", "k()", 0, (1, 1, 1), (1, 1, 1), counts)
+    report = ncu.NcuReport("r", [replace(H200, capability=(7, 0))], [launch])
+    profile = placing.place_report(report, RUN)
+    assert ("cuda_core", "fp64") not in profile.uncounted and ("cuda_core", "fp32") in profile.uncounted
+    assert profile.kernels[0].flops == 40
+
+
 # ---------------------------------------------------------------- the command
 
 
@@ -130,7 +145,12 @@ def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
     placed_folder = tmp_path / "results" / "placed"
     assert status == 0 and "nvjet" in output and "76 % is memory-bound" in " ".join(output.split())
     assert (placed_folder / "placement.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((placed_folder / "placement.json").read_text())["sections"][0]["launches"] == 16
+    placement = json.loads((placed_folder / "placement.json").read_text())
+    (section,) = placement["sections"]
+    assert placement["schema_version"] == 2 and section["launches"] == 16
+    documented = documented_fields(Path(place.__file__).with_name("README.md"), "placement.json")
+    assert documented[""] <= section.keys() | {"gpu", "step", "roofs_s", "mfu"}
+    assert documented["kernels"] <= section["kernels"][0].keys()
     assert "placement.png" in (placed_folder / "placement.md").read_text()
 
 

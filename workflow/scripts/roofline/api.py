@@ -4,16 +4,13 @@ import contextlib
 import hashlib
 import json
 import shutil
-import signal
-import sys
 import textwrap
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from roofline.core.all_reduce_model import bound_time_s as bound_all_reduce_s
 from roofline.core.all_reduce_model import estimate_time_s as estimate_all_reduce_s
@@ -40,11 +37,19 @@ from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.roofline_model import place_under_roof as analyse
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Array, UnsupportedError, UserError
+from roofline.core.terms import (
+    CARD_QUANTITY_KINDS,
+    PAIR_KEY_PREFIXES,
+    Array,
+    UnsupportedError,
+    UserError,
+    describe_error,
+)
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import CudaDevice, Device
 from roofline.devices.discovery import discover, unsupported_reason
 from roofline.devices.gpu import counter_names
+from roofline.devices.gpu.gpu_identity import list_lost_gpus
 from roofline.measure import ncu
 from roofline.measure.lock import HOST_LOCK, hold_locks
 from roofline.measure.lock import gpu_lock_name as lock_of
@@ -72,8 +77,9 @@ from roofline.report.palette import dtype_colour as dtype_colour
 from roofline.run.archive import manifest_of, unpacked
 from roofline.run.archive import newest as newest_archive
 from roofline.run.archive import opened as open_archive
+from roofline.run.ending import exit_with
 from roofline.run.folder import measure, require_no_living_run
-from roofline.run.jobs import Failure, print_what_can_be_printed
+from roofline.run.jobs import Failure
 from roofline.run.make_manifest import differing_files
 from roofline.table.checks import judge
 from roofline.table.checks.ceilings import MATMULS, READS, REGISTERS
@@ -176,20 +182,6 @@ def open_device(name: str) -> Iterator[Device]:
     identity = discover()[name]
     with hold_locks([HOST_LOCK if identity.kind == "cpu" else lock_of(identity.uuid)]):
         yield discovery.open_device(name)
-
-
-def exit_with(main: Callable[[list[str]], int], unforeseen: int) -> NoReturn:
-    """End the program with the status that `main` returns for its arguments.
-
-    After any exception the traceback is printed and the status is `unforeseen`, since 1 is a verdict of the tools.
-    """
-    print_what_can_be_printed()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `| head`
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Exception:
-        traceback.print_exc()
-        sys.exit(unforeseen)
 
 
 def wrap_for_terminal(text: str) -> str:

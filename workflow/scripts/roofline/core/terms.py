@@ -1,11 +1,12 @@
 """The closed vocabularies that records and code share, and what devices of a kind have in common."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 Array = Any  # of NumPy or CuPy, which share no type
+LONGEST_LINE, HEAD = 600, 450  # characters of a line of an error, and those before what is left out
 
 
 def make_printable(text: str) -> str:
@@ -13,12 +14,29 @@ def make_printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
+def shorten_lines(lines: Sequence[str], most: int = 25) -> list[str]:
+    """Return the first `most` lines, printable and without the middle of a long one, then how many more there are."""
+    shown = []
+    for line in lines[:most]:
+        whole = len(line) <= LONGEST_LINE
+        shown.append(make_printable(line if whole else f"{line[:HEAD]} … {line[HEAD - LONGEST_LINE :]}"))
+    return [*shown, *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
+
+
 class UserError(Exception):
-    """An error that the user has to correct, as printable lines; it ends the program with status 1."""
+    """An error that the user has to correct, as a few printable lines; it ends the program with status 1.
+
+    A text is one line, whatever the names in it hold.
+    """
 
     def __init__(self, lines: str | list[str]):
-        self.lines = [*map(make_printable, lines.splitlines() if isinstance(lines, str) else lines)]
+        self.lines = shorten_lines([lines] if isinstance(lines, str) else lines)
         super().__init__("\n".join(self.lines))
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error of the user or the system, as a UserError has it."""
+    return str(error) if isinstance(error, UserError) else "\n".join(shorten_lines(str(error).splitlines()))
 
 
 class UnsupportedError(Exception):

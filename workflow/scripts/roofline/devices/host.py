@@ -11,10 +11,14 @@ from functools import cache
 from pathlib import Path
 
 from roofline.core.disturbance import RUN_PROCESS_VARIABLE
+from roofline.core.formatting import join_words
 from roofline.core.terms import make_printable
+from roofline.records.files import read_yaml
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SYSTEM_ROOT = Path("/")
+ARM_CORES = Path(__file__).with_name("arm_cores.yaml")
+MODEL_KEYS = ("model name", "Model Name", "cpu", "cpu model", "uarch")  # x86, LoongArch, POWER, MIPS, RISC-V
 # By version of control groups: the files of the memory limit and of the memory used, and the statistic of the memory
 # that can be dropped.
 MEMORY_FILES = (
@@ -103,14 +107,36 @@ def count_oom_kills() -> int:
 
 
 def cpu_name() -> str:
-    """Return the model of the processor; on an ARM host, whose kernel lists none, the architecture."""
-    return make_printable(read_cpuinfo().get("model name", platform.machine()))
+    """Return the model of the processor, on ARM the kinds of its cores; that it is unknown if the kernel lists neither.
+
+    Kernels of ARM list numbers alone, those of other architectures the model under another key.
+    """
+    processors = _read_processors() or [{}]
+    cores = dict.fromkeys(_arm_core_name(listed) for listed in processors if "CPU part" in listed)
+    models = [processors[0][key] for key in MODEL_KEYS if processors[0].get(key)]
+    return make_printable(join_words(cores) if cores else [*models, f"unknown {platform.machine()} CPU"][0])
+
+
+def _arm_core_name(listed: Mapping[str, str]) -> str:
+    implementer, part = listed.get("CPU implementer", ""), listed["CPU part"]
+    with contextlib.suppress(ValueError, KeyError):
+        known = read_yaml(ARM_CORES)[int(implementer, 16)]
+        return f"{known['name']} {known['parts'].get(int(part, 16), f'part {part}')}"
+    return f"ARM implementer {implementer} part {part}"
 
 
 def read_cpuinfo() -> dict[str, str]:
-    """Return the entries of the first processor in /proc/cpuinfo."""
-    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    """Return the entries of the first processor in /proc/cpuinfo; none if that cannot be read."""
+    return next(iter(_read_processors()), {})
+
+
+def _read_processors() -> list[dict[str, str]]:
+    try:
+        text = (SYSTEM_ROOT / "proc" / "cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    blocks = [[line.partition(":") for line in block.splitlines()] for block in text.split("\n\n")]
+    return [{key.strip(): value.strip() for key, _, value in block} for block in blocks]
 
 
 @dataclass(frozen=True)

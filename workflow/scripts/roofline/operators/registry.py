@@ -104,7 +104,8 @@ def _import_file(path: str, file: Path) -> ModuleType:
         location = f"{error.filename or path}, line {error.lineno}" if error.lineno else path
         raise UserError(f"operators: {path}: not importable: {error.msg} ({location})") from None
     except (Exception, SystemExit) as error:
-        raise UserError(f"operators: {path}: not importable\n{format_traceback(error, spec.origin)}") from None
+        trace = format_traceback(error, spec.origin).splitlines()
+        raise UserError([f"operators: {path}: not importable", *trace]) from None
     return module
 
 

@@ -5,10 +5,11 @@ What is not known is null; NaN and Infinity are refused. Keys carry their unit.
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from roofline.core.terms import UserError
 from roofline.records.files import write_text
@@ -26,6 +27,15 @@ Mhz = Annotated[float, Field(ge=0, le=1e5)]
 Seconds = Annotated[float, Field(ge=0, le=1e7)]  # no block or job takes a hundred days
 Share = Annotated[float, Field(gt=0, le=1)]
 Interval = tuple[NotNegative, NotNegative]
+
+
+def _check_time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("should have a time zone")
+    return text
+
+
+Time = Annotated[str, AfterValidator(_check_time)]  # ISO 8601
 
 RecordT = TypeVar("RecordT", bound="Record")
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from roofline.records.base import NotNegative, Record, RunRecord
+from roofline.records.base import NotNegative, Record, RunRecord, Time
 from roofline.records.operator_record import CellRecord, DataFile
 
 
@@ -81,7 +81,7 @@ class CountersRecord(RunRecord):
 
     kind: Literal["counters"] = "counters"
     device: str
-    started_at: str
+    started_at: Time
     elapsed_s: NotNegative
     cells: list[CountedCell] = Field(default=[])
     reports: list[DataFile] = Field(default=[], description="Nsight Compute's")

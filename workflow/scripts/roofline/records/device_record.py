@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import ComputeUnit, DeviceKind
-from roofline.records.base import AtLeastOne, Positive, Record, RunRecord
+from roofline.records.base import AtLeastOne, Positive, Record, RunRecord, Time
 
 
 class DatasheetPeak(Record):
@@ -51,7 +51,7 @@ class DeviceFacts(Record):
 
     device_kind: DeviceKind
     name: str
-    queried_at: str
+    queried_at: Time
     memory_total_bytes: int
     hardware: dict[str, Any] = Field(description="what this kind of device reports of itself; units in the keys")
     software: dict[str, str | None] = Field(description="versions by library")

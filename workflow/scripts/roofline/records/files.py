@@ -1,7 +1,10 @@
 """Files: written as a whole or not at all, their hashes, and YAML in which no key may occur twice."""
 
+import contextlib
 import hashlib
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -10,11 +13,36 @@ import yaml
 from roofline.core.terms import UserError
 
 RESULTS = Path("results")  # of a run, in its folder
+_temporary: set[Path] = set()  # to be removed
 
 
 def below_results(path: Path | str) -> str:
     """Return a path of a result as records name it: gpu0/prediction.json for results/gpu0/prediction.json."""
     return str(PurePosixPath(path).relative_to(RESULTS.as_posix()))
+
+
+@contextlib.contextmanager
+def temporary(path: Path) -> Iterator[Path]:
+    """Yield the path of a file or folder that is there until the block ends, or the program by a signal."""
+    _temporary.add(path)
+    try:
+        yield path
+    finally:
+        _remove(path)
+        _temporary.discard(path)
+
+
+def remove_temporary() -> None:
+    """Remove what temporary blocks have made that are not over, since the program is about to end."""
+    for path in [*_temporary]:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_text(text: str, path: Path | str) -> None:
@@ -26,12 +54,9 @@ def write_bytes(content: bytes, path: Path | str) -> None:
     """Write a file under a temporary name in its folder, which is made if need be, and rename it into place."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with temporary(path.with_name(f".{path.name}.{os.getpid()}.tmp")) as unfinished:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
 
 
 def file_sha256(path: Path | str) -> str:
@@ -72,6 +97,8 @@ def read_yaml(path: Path | str) -> Any:
         problem = error.problem or str(error).splitlines()[0]
         problem = f"{error.context}, {problem}" if problem.startswith("but ") else problem
         raise UserError(f"{path}{line}: {problem}") from None
+    except RecursionError:
+        raise UserError(f"{path}: lists or mappings lie too deep within one another") from None
     except yaml.YAMLError as error:  # a character that YAML does not allow
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     if loader.repeated_keys:

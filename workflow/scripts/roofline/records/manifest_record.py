@@ -1,11 +1,11 @@
 """manifest.json: everything needed to repeat a run, with a checksum of every output but itself and the archive."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from roofline.core.terms import DeviceKind
-from roofline.records.base import NotNegative, Record, RunRecord
+from roofline.records.base import NotNegative, Record, RunRecord, Time
 from roofline.records.operator_record import DataFile
 
 
@@ -27,8 +27,8 @@ class Output(Record):
     bytes: int
     sha256: str
     rule: str | None
-    started_at: str | None
-    ended_at: str | None
+    started_at: Time | None
+    ended_at: Time | None
     of_this_run: bool | None
     log: str | None
 
@@ -59,7 +59,7 @@ class ManifestDevice(Record):
 class Times(Record):
     """The time and cost from the first job of the run that made this file to its end; null if not known."""
 
-    first_start_at: str | None
+    first_start_at: Time | None
     span_s: NotNegative | None
     usd_per_hour: NotNegative | None
     cost_usd: NotNegative | None
@@ -76,16 +76,32 @@ class Amendment(Record):
     old_sha256: str
     new_sha256: str
     commit: str = Field(description="of the code that wrote the new file")
-    amended_at: str
+    amended_at: Time
     reason: str
+
+
+class _PlotSettings(BaseModel):
+    dpi: Annotated[float, Field(ge=1, le=1000)]
+
+
+class _UsedSettings(BaseModel):
+    """The settings that are read of the configuration of a run, whose other sections belong to its operators."""
+
+    effort: str | None = None
+    plot: _PlotSettings
+
+
+def _check_used(config: dict[str, Any]) -> dict[str, Any]:
+    _UsedSettings.model_validate(config)
+    return config
 
 
 class Manifest(RunRecord):
     """results/manifest.json: configuration, sources, environment, devices and outputs of a run."""
 
     kind: Literal["manifest"] = "manifest"
-    created_at: str
-    config: dict[str, Any]
+    created_at: Time
+    config: Annotated[dict[str, Any], AfterValidator(_check_used)]
     config_sha256: str
     asked: dict[str, Any] = Field(description="what roofline.json follows from besides the records")
     sources: Sources

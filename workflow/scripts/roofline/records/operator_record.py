@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from roofline.core.terms import Cache, Regime, RegimeLevel
-from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, RunRecord, Seconds, Share, Whole
+from roofline.records.base import AtLeastOne, NotNegative, Positive, Record, RunRecord, Seconds, Share, Time, Whole
 from roofline.records.seal_records import CellPrediction, CostTerms, SealedEntry
 from roofline.records.timing_record import Check, Contention, DeviceState, Timing
 
@@ -84,7 +84,7 @@ class PredictedCell(CellRecord):
     sealed: CellPrediction | None
     entry: SealedEntry | None = Field(default=None, description="what determines it; null in runs before 2026-11-29")
     reason: str | None = Field(default=None, description="why there is no prediction without arrays")
-    started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+    started_at: Time | None = Field(default=None, description="of a record that was there before, when it was begun")
 
 
 class DrawnShapes(Record):
@@ -101,7 +101,7 @@ class PredictionsRecord(RunRecord):
 
     kind: Literal["predictions"] = "predictions"
     device: str
-    predicted_at: str
+    predicted_at: Time
     seals: dict[str, str] = Field(description="SHA-256 of each, by its path in results/")
     cells: list[PredictedCell]
     what_if: list[PredictedCell] = Field(default=[], description="of no job: cases that a reader may choose from")
@@ -119,8 +119,8 @@ class OwnPrediction(CellKey):
 class SealedOwnPrediction(OwnPrediction):
     """The user's prediction of a cell, with the time from which on it has been as it is."""
 
-    sealed_at: str
-    started_at: str | None = Field(default=None, description="of a record that was there before, when it was begun")
+    sealed_at: Time
+    started_at: Time | None = Field(default=None, description="of a record that was there before, when it was begun")
 
 
 class OwnPredictionsRecord(RunRecord):
@@ -136,7 +136,7 @@ class JobRecord(RunRecord):
 
     device: str
     seals: dict[str, str] = Field(description="SHA-256 of each seal that holds for this job, by its path in results/")
-    started_at: str
+    started_at: Time
     elapsed_s: Seconds
     whole_job: Contention | None = Field(default=None, description="what else ran from its start to its end")
     measurements: list[Measurement] = Field(default=[])

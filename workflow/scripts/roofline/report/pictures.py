@@ -60,7 +60,7 @@ def draw(
 ) -> None:
     """Write the pictures of these names, or all of them, into a folder; one of nothing measured says so.
 
-    `start_worker` is called first in each process that draws.
+    `start_worker` is called first in each process that draws, to have it end with this one.
     """
     by_name, jobs = drawings(roofline), []
     for name in names or by_name:
@@ -74,8 +74,12 @@ def draw(
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
         pool = ThreadPoolExecutor(1)
     with pool:
-        for job in [pool.submit(_draw, *job, dpi) for job in jobs]:
-            job.result()
+        try:
+            for job in [pool.submit(_draw, *job, dpi) for job in jobs]:
+                job.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[str], dpi: float) -> None:
@@ -90,5 +94,6 @@ def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[s
 def _start(start_worker: Callable[[], None]) -> None:
     """Ctrl-C reaches the process that waits for this one, and ends both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     start_worker()

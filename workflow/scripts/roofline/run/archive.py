@@ -8,7 +8,6 @@ import contextlib
 import os
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from roofline.core.terms import UserError
 from roofline.records.base import read
-from roofline.records.files import RESULTS
+from roofline.records.files import RESULTS, temporary
 from roofline.records.manifest_record import Manifest
 from roofline.run.make_manifest import broken_seals, differing_files, hashes, unlisted_files
 from roofline.table.run_records import read_results
@@ -24,6 +23,7 @@ from roofline.table.run_records import read_results
 MANIFEST = f"{RESULTS}/manifest.json"
 ARCHIVES = Path(RESULTS, "archive")
 ENDING = ".tar.gz"
+MOST_LEVELS = 100  # of folders within one another; those of a run are 6
 MADE_AGAIN = f"remove {MANIFEST}, and run the workflow again: it is made from the files that are there"
 
 
@@ -49,9 +49,8 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
     """
     target = ARCHIVES / f"{name}{ENDING}"
     (roots[0] / target).parent.mkdir(parents=True, exist_ok=True)
-    temporary = roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")
-    try:
-        with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
+    with temporary(roots[0] / target.with_name(f".{name}.{os.getpid()}{ENDING}")) as unfinished:
+        with tarfile.open(unfinished, "w:gz", format=tarfile.PAX_FORMAT, dereference=True) as tar:
             for path in paths:
                 file = next((root / path for root in roots if (root / path).is_file()), None)
                 if file and path not in notes:
@@ -60,12 +59,10 @@ def pack(name: str, paths: Iterable[str], roots: Sequence[Path], notes: Mapping[
                 info = tarfile.TarInfo(f"{name}/{path}")
                 info.size, info.mtime = len(text), int(datetime.now(UTC).timestamp())
                 tar.addfile(info, BytesIO(text))
-        with opened(temporary) as (_, _, faults):
+        with opened(unfinished) as (_, _, faults):
             if faults:
                 raise UserError(f"not archived: {faults[0]}; {MADE_AGAIN}")
-        os.replace(temporary, roots[0] / target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        os.replace(unfinished, roots[0] / target)
     return target
 
 
@@ -91,16 +88,16 @@ def opened(run: Path) -> Iterator[tuple[Path, Manifest, list[str]]]:
 @contextlib.contextmanager
 def unpacked(run: Path) -> Iterator[Path]:
     """Yield a folder with the results/ of a run, which may be packed. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+    with temporary(Path(tempfile.mkdtemp(prefix="roofline-"))) as folder:
         results = run / RESULTS if (run / RESULTS).is_dir() else run
         packed = sorted(run.glob(f"*{ENDING}"))
         if (results / "manifest.json").is_file():
-            (Path(folder) / RESULTS).symlink_to(results.absolute())
-            yield Path(folder)
+            (folder / RESULTS).symlink_to(results.absolute())
+            yield folder
         elif run.is_dir() and len(packed) != 1:
             raise UserError(f"{run}: it has no manifest.json, and {len(packed)} archives; name one")
         else:
-            yield unpack(packed[0] if packed else run, Path(folder))
+            yield unpack(packed[0] if packed else run, folder)
 
 
 def newest(root: Path) -> Path:
@@ -116,17 +113,27 @@ def unpack(archive: Path, folder: Path) -> Path:
 
     Raises UserError if the file is damaged or not an archive, or has members outside.
     """
+    if not archive.exists():
+        raise UserError(f"{archive}: no such file")
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            tar.extractall(folder, filter="data")
-    except FileNotFoundError:
-        raise UserError(f"{archive}: no such file") from None
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+            tar.extractall(folder, filter=_require_shallow)
+    except Exception as error:  # odd headers raise ValueError, OverflowError, RecursionError and more
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
+            reason = f"cannot be unpacked in {folder.parent} ({str(error) or 'out of memory'})"
+            raise UserError(f"{archive}: {reason}; TMPDIR names another folder") from None
         raise UserError(f"{archive}: damaged or not an archive ({error})") from None
     tops = list(folder.iterdir())
     if len(tops) != 1 or not (tops[0] / MANIFEST).is_file():
         raise UserError(f"{archive}: not an archive of this workflow, no {MANIFEST} in it")
     return tops[0]
+
+
+def _require_shallow(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Return what tarfile's own filter makes of a member. Raises TarError for one that could not be removed again."""
+    if member.name.count("/") > MOST_LEVELS:
+        raise tarfile.TarError(f"a member lies in more than {MOST_LEVELS} folders")
+    return tarfile.data_filter(member, folder)
 
 
 def manifest_of(root: Path) -> Manifest:
@@ -149,3 +156,10 @@ def list_problems(root: Path, manifest: Manifest, complete: bool = True) -> list
         return lines or broken_seals(read_results(root / RESULTS, outputs), hashes(manifest.outputs))
     except UserError as error:
         return [str(error).replace(f"{root}/", "")]
+    except Exception as error:
+        return [describe_contradiction(error)]
+
+
+def describe_contradiction(error: Exception) -> str:
+    """Return the problem of records each of which is valid, but which together raise another error than UserError."""
+    return f"{RESULTS}: the records contradict each other ({type(error).__name__}: {error})"

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from logging import LogRecord
 from pathlib import Path
 from threading import Thread
@@ -40,6 +41,7 @@ REPEATED = {"RuleException", "CalledProcessError", "WorkflowError", None}  # err
 LINE_COLUMNS = 120  # of a job's line, at most
 LONG_JOB_S = 2.0  # a job of which progress is shown
 INTERRUPT_S = 0.2  # at most, from the end of a job by Ctrl-C to that of the run
+unwritten: list[OSError] = []  # of an output that takes no more, such as a file on a full disk: the run goes on
 started_by: list[str] = []  # the words of make that started this run; [] for a plain `snakemake`
 
 
@@ -50,10 +52,10 @@ class Console(logging.Handler):
     are errors, at the end, but for those that tell again of a job that failed.
     """
 
-    def __init__(self, workflow: Any, checked: Checked):
+    def __init__(self, workflow: Any, checked: Checked, corrupt: Sequence[str] = ()):
         super().__init__(logging.INFO)
         self.options = format_options(workflow)
-        self._workflow, self._checked = workflow, checked
+        self._workflow, self._checked, self._corrupt = workflow, checked, corrupt
         self._snakemake: logging.Handler | None = None  # None: not installed
         self._early: list[LogRecord] = []  # from before anything is executed, as of --lint
         self._errors: list[LogRecord] = []
@@ -101,7 +103,7 @@ class Console(logging.Handler):
         elif record.levelno >= logging.WARNING:
             self._hand_over([record])
         elif event == LogEvent.RUN_INFO and self._planned is None:
-            self._planned = planned = planned_jobs.list_planned_jobs(self._workflow)
+            self._planned = planned = planned_jobs.list_planned_jobs(self._workflow, self._corrupt)
             if self._workflow.output_settings.dryrun:
                 self._write("\n".join(planned_jobs.format_plan(planned)))
         elif event == LogEvent.JOB_INFO:
@@ -115,7 +117,8 @@ class Console(logging.Handler):
         if self._snakemake:
             undisturbed = self._executes and not self._errors and not sys.exc_info()[0]
             if undisturbed and self._planned is None and planned_jobs.is_complete(self._workflow):
-                self._write(UP_TO_DATE)
+                planned = planned_jobs.list_planned_jobs(self._workflow, self._corrupt)
+                self._write("\n".join(planned_jobs.format_plan(planned)) if planned else UP_TO_DATE)
                 if not self._workflow.output_settings.dryrun:
                     self.summarise(of_this_run=False)
             self._hand_over([] if self._executes else self._early)
@@ -212,9 +215,13 @@ class Console(logging.Handler):
 
     def _write(self, text: str, file: TextIO | None = None, end: str = "\n") -> None:
         """Write a text in place of the line of the job in progress. Where nobody reads it, the run is about to end."""
-        with contextlib.suppress(BrokenPipeError):
+        try:
             self._clear()
             print(text, file=file, end=end, flush=True)
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            unwritten.append(error)
 
     def _clear(self) -> None:
         if os.isatty(1):

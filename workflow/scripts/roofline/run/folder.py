@@ -2,14 +2,14 @@
 
 import argparse
 import contextlib
-import ctypes
 import fcntl
 import logging
-import signal
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -18,11 +18,11 @@ from roofline.core.terms import UserError
 from roofline.plan import settings
 from roofline.records.files import write_text
 from roofline.run import run_lock
+from roofline.run.ending import end_with_parent
 from roofline.run.jobs import JOBS, Failure, failures
 
 CONFIG_FILE, LOG = Path("config/config.yaml"), "run.log"
 LAST_LINES = 20
-PR_SET_PDEATHSIG = 1
 
 
 def list_stale_outputs(args: argparse.Namespace) -> list[str]:
@@ -33,18 +33,18 @@ def list_stale_outputs(args: argparse.Namespace) -> list[str]:
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings
 
-    config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
     planned = DAGSettings(
         targets=args.targets, rerun_triggers=args.rerun_triggers, force_incomplete=args.rerun_incomplete
     )
     stale: list[str] = []
     try:
+        config = ConfigSettings(parse_config(args.config), configfiles=args.configfile, config_args=args.config)
         silent = OutputSettings(dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL)
         with SnakemakeApi(silent) as api:
             workflow = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=args.snakefile)
             workflow.dag(planned).execute_workflow(executor="dryrun", updated_files=stale)
     except (Exception, SystemExit) as error:  # of the Snakefile too
-        raise UserError(str(error)) from None
+        raise UserError(str(error).splitlines()[-LAST_LINES:]) from None
     return stale
 
 
@@ -52,11 +52,6 @@ def require_no_living_run(folder: Path) -> None:
     """Raise OSError while another run is going on in the folder, which must not be changed under it."""
     with contextlib.suppress(FileNotFoundError), open(folder / run_lock.LOCK, encoding="utf-8") as file:
         run_lock.take(file.fileno(), fcntl.LOCK_SH)
-
-
-def _end_with_parent() -> None:
-    """Have the kernel end this process with the one that started it, however that ends; its jobs end with it."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def measure(
@@ -76,8 +71,9 @@ def measure(
     command += ["--directory", str(folder), *options, "--keep-going", "--", *targets]
     with open(log, "wb") as output:
         try:
+            end_with_this = partial(end_with_parent, os.getpid())
             done = subprocess.run(
-                command, stdout=output, stderr=output, timeout=limit_s, check=False, preexec_fn=_end_with_parent
+                command, stdout=output, stderr=output, timeout=limit_s, check=False, preexec_fn=end_with_this
             )
             failed = done.returncode != 0
         except subprocess.TimeoutExpired:
@@ -85,7 +81,7 @@ def measure(
     missing = [target for target in targets if failed and _written_at(folder / target) < started]
     if missing and not any(_written_at(path) >= started for path in (folder / "logs").rglob("*.log")):
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        raise UserError("\n".join([*last, f"nothing was measured (log: {log})"]))
+        raise UserError([*last, f"nothing was measured (log: {log})"])
     failed_jobs = failures(folder / JOBS)
     return {target: failed_jobs.get(target, Failure(f"{reason} (log: {log})", "")) for target in missing}
 

@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +97,7 @@ def _append_entry(**entry: Any) -> None:
 def seconds_of_run() -> float | None:
     """Return the seconds since this run was started; None in a job that no run has started."""
     start = os.environ.get(RUN_CLOCK)
-    return round(time.monotonic() - float(start), 3) if start else None
+    return round(time.monotonic() - float(start), 6) if start else None
 
 
 def say(line: str) -> None:
@@ -194,7 +194,13 @@ def print_what_can_be_printed() -> None:
 
 
 def now() -> str:
-    """Return the time in UTC, ISO 8601, to the microsecond: it decides the order of seals and measurements."""
+    """Return the time in UTC, ISO 8601, to the microsecond: it decides the order of seals and measurements.
+
+    Within a run it goes on from the start of the run, whatever becomes of the clock of the host.
+    """
+    start, run_s = os.environ.get(RUN_STARTED), seconds_of_run()
+    if start and run_s is not None:
+        return (datetime.fromisoformat(start) + timedelta(seconds=run_s)).isoformat()
     return datetime.now(UTC).isoformat()
 
 

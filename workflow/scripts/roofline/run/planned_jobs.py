@@ -1,7 +1,7 @@
 """The jobs that Snakemake is about to do, and why: the only module that reads `workflow.dag` and `Reason`, of which
 Snakemake promises nothing. tests/test_planned_jobs.py fails on a version that has them otherwise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from roofline.core.formatting import count_words
@@ -20,15 +20,24 @@ class PlannedJob(NamedTuple):
     reason: str  # in words
 
 
-def list_planned_jobs(workflow: Any) -> list[PlannedJob]:
-    """Return the jobs that a workflow with a complete DAG has to do, in an order in which they can be done."""
-    dag = workflow.dag
-    jobs = [job for level in dag.toposorted() for job in sorted(level, key=str) if dag.needrun(job)]
-    planned = []
-    for job in jobs:
+def list_planned_jobs(workflow: Any, corrupt: Sequence[str] = ()) -> list[PlannedJob]:
+    """Return the jobs that a workflow with a complete DAG has to do, in an order in which they can be done.
+
+    `corrupt` are files that a run sets aside: Snakemake does not know yet that they and what follows is made again.
+    """
+    dag, planned, also_made = workflow.dag, [], set()
+    for job in (job for level in dag.toposorted() for job in sorted(level, key=str)):
         outputs, device = [str(path) for path in job.output], dict(job.wildcards).get("device")
-        if outputs:
-            planned.append(PlannedJob(job.rule.name, outputs, device, describe_reason(dag.reason(job))))
+        made_inputs = [path for parent, paths in dag.dependencies[job].items() if parent in also_made for path in paths]
+        if dag.needrun(job):
+            reason = describe_reason(dag.reason(job))
+        else:
+            inputs = (path for path in made_inputs if not path.is_ancient)
+            reason = _name_files("corrupt output files", set(outputs).intersection(corrupt))
+            reason = reason or _name_files("input files updated by another job", inputs)
+            also_made |= {job} if reason else set()
+        if reason and outputs:
+            planned.append(PlannedJob(job.rule.name, outputs, device, reason))
     return planned
 
 

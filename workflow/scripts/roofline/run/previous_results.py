@@ -76,8 +76,12 @@ def accept_future(results: Path) -> None:
         print(f"{files} in {results}/ are from when the clock was ahead: kept", file=sys.stderr)
 
 
-def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> None:
-    """Set aside files that cannot be read, and refused counters if they are required. A dry run only names them."""
+def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, counters: bool = False) -> list[str]:
+    """Set aside files that cannot be read, and refused counters if they are required. A dry run only names them.
+
+    Return their paths.
+    """
+    corrupt = []
     folder = results / PREVIOUS / f"corrupt-{_stamp()}"
     if not dry:
         accept_future(results)
@@ -85,11 +89,13 @@ def set_aside_corrupt(paths: Iterable[str], results: Path, dry: bool = False, co
         try:
             _require_sound(path, results, counters)
         except (UserError, OSError) as error:
+            corrupt.append(str(path))
             aside = folder / path.relative_to(results)
             print(f"{error}\n{path} is corrupt: a run sets it aside as {aside} and makes it again", file=sys.stderr)
             if not dry:
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(aside)
+    return corrupt
 
 
 def _has_version(path: str) -> bool:

@@ -1,5 +1,6 @@
 """The CPU of this machine and its theoretical peak; nothing is opened, and NumPy is not loaded."""
 
+import contextlib
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -80,6 +81,7 @@ def formula_clock(cpuinfo: dict[str, str]) -> dict:
         highest = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text()) / 1e3
         return {"clock_mhz": highest, "clock_source": CPUFREQ_SOURCE, "clock_may_boost": False}
     except (OSError, ValueError):
-        reported = cpuinfo.get("cpu MHz")
-        mhz = float(reported) if reported else None
+        mhz = None
+        with contextlib.suppress(ValueError):
+            mhz = float(cpuinfo.get("cpu MHz", "")) or None
         return {"clock_mhz": mhz, "clock_source": CPUINFO_SOURCE, "clock_may_boost": True}

@@ -58,17 +58,19 @@ def metric_by_field(capability: tuple[int, int]) -> dict[str, str]:
     return metrics
 
 
+def pipe_metrics(pipe: str) -> dict[str, int]:
+    """Return the metrics of a pipe of CUDA cores, and the FLOPs that a count of one stands for."""
+    letter, numbers = PIPES[pipe], DTYPES[pipe].numbers_per_instruction
+    return {
+        f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
+        for operation, flops in FLOPS_PER_OPERATION.items()
+    }
+
+
 def flops_by_metric(capability: tuple[int, int]) -> dict[str, dict[str, int]]:
     """Return the metrics of each pipe, and the FLOPs that a count of one stands for."""
-    metrics_by_pipe = {}
     architecture = architecture_of(capability)
-    pipes = PIPES if architecture.counts_instructions else {}
-    for pipe, letter in pipes.items():
-        numbers = DTYPES[pipe].numbers_per_instruction
-        metrics_by_pipe[pipe] = {
-            f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
-            for operation, flops in FLOPS_PER_OPERATION.items()
-        }
+    metrics_by_pipe = {pipe: pipe_metrics(pipe) for pipe in PIPES if architecture.counts_instructions}
     metrics_by_pipe["tensor"] = {
         f"{TENSOR_METRIC_PREFIX}{operand}.sum": 1
         for dtype in TENSOR_DTYPES

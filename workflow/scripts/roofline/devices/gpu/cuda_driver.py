@@ -18,6 +18,7 @@ TIMEOUT_S = 120  # without the persistence daemon, cards wake one after another
 # Values of CUdevice_attribute (cuda.h).
 MULTIPROCESSOR_COUNT, L2_CACHE_SIZE = 16, 38
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE: all are hidden
 
 
 class VisibleGpu(NamedTuple):
@@ -31,8 +32,19 @@ class VisibleGpu(NamedTuple):
     l2_bytes: int
 
 
+class DriverError(OSError):
+    """A call of the driver failed with a status, a CUresult of cuda.h."""
+
+    def __init__(self, status: int):
+        super().__init__(f"CUDA's driver returned {status}")
+        self.status = status
+
+
 def query_visible_gpus() -> list[VisibleGpu]:
-    """Return the visible cards in PCI order, or no cards if the driver is missing or does not answer."""
+    """Return the visible cards in PCI order, or no cards if the driver is missing or does not answer.
+
+    Raises DriverError if it answers that it cannot start.
+    """
     if _load_driver() is None:
         return []
     # Not sys.executable, which Snakemake's caller may have quoted for the shell.
@@ -41,9 +53,12 @@ def query_visible_gpus() -> list[VisibleGpu]:
     environment = os.environ | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     try:
         answer = subprocess.run(command, env=environment, capture_output=True, timeout=TIMEOUT_S, check=True).stdout
-        return [VisibleGpu(**facts) for facts in json.loads(answer)]
     except (OSError, subprocess.SubprocessError):
         return []
+    content = json.loads(answer)
+    if isinstance(content, int):
+        raise DriverError(content)
+    return [VisibleGpu(**facts) for facts in content]
 
 
 def driver_cuda_version() -> int | None:
@@ -60,7 +75,7 @@ def driver_cuda_version() -> int | None:
 def list_gpus(cuda: ctypes.CDLL) -> list[VisibleGpu]:
     """Return the cards that the driver's library sees, in its order. Calls cuInit, but makes no context.
 
-    Raises OSError where a call of the driver fails.
+    Raises DriverError where a call of the driver fails.
     """
     _require_success(cuda.cuInit(0))
     count = _call_for_int(cuda.cuDeviceGetCount)
@@ -96,7 +111,7 @@ def _call_for_int(function: Callable[..., int], *arguments: int) -> int:
 
 def _require_success(status: int) -> None:
     if status:
-        raise OSError(f"CUDA's driver returned {status}")
+        raise DriverError(status)
 
 
 def _load_driver() -> ctypes.CDLL | None:
@@ -108,4 +123,7 @@ def _load_driver() -> ctypes.CDLL | None:
 
 if __name__ == "__main__":
     library = _load_driver()
-    print(json.dumps([card._asdict() for card in list_gpus(library)] if library else []))
+    try:
+        print(json.dumps([card._asdict() for card in list_gpus(library)] if library else []))
+    except DriverError as refused:
+        print([] if refused.status == NO_DEVICE else refused.status)

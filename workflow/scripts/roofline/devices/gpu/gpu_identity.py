@@ -15,6 +15,16 @@ CUPY_PACKAGE_BY_CUDA = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 CPU_ONLY_REMEDY = "set 'devices: [cpu]' in config/config.yaml"
 OLDEST_DRIVER = {12: "525", 13: "580"}
 DRIVER = Path("/proc/driver/nvidia/version")
+# By CUresult (cuda.h): CUDA_ERROR_NOT_INITIALIZED, _DEVICE_UNAVAILABLE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH,
+# _COMPAT_NOT_SUPPORTED_ON_DEVICE and _UNKNOWN. CUDA 13's release notes name the first as an issue of some kernels.
+CUDA_REMEDIES = {
+    3: "see dmesg; with some Linux kernels, set 'options nvidia_uvm uvm_disable_hmm=1' in /etc/modprobe.d and reboot",
+    46: "another process holds the card for itself; see nvidia-smi",
+    802: "the fabric manager of the NVLink switches is not ready: systemctl start nvidia-fabricmanager, and wait",
+    803: "the driver was updated since the system or the container started: restart it",
+    804: "remove the cuda-compat package, which this card does not support, from LD_LIBRARY_PATH",
+    999: "load the driver's module for memory (modprobe nvidia-uvm), then see dmesg",
+}
 
 # What is assumed of a card that CUDA does not list, such as any MIG slice but the first; no card has a larger L2.
 UNLISTED_GPU = cuda_driver.VisibleGpu("unknown GPU", "unknown", 0, None, None, l2_bytes=192 * MIB)
@@ -28,7 +38,7 @@ def discover(capacities: bool = True) -> list[Identity]:
     would be unusable otherwise.
     """
     has_nvml = nvml.initialise()
-    cards = cuda_driver.query_visible_gpus() if capacities or not has_nvml else []
+    cards, no_cuda = _ask_cuda() if capacities or not has_nvml else ([], None)
     if has_nvml:
         driver, cuda = nvml.query("SystemGetDriverVersion"), nvml.query("SystemGetCudaDriverVersion_v2")
         facts_by_gpu = [_facts_from_nvml(handle, cards) for handle in nvml.visible_gpus()]
@@ -46,7 +56,7 @@ def discover(capacities: bool = True) -> list[Identity]:
             driver=driver,
             software=versions,
             nvml=has_nvml,
-            fault=no_cupy or _unusable_reason(facts),
+            fault=no_cupy or no_cuda or _unusable_reason(facts),
             **facts,
         )
         for number, facts in enumerate(facts_by_gpu)
@@ -62,8 +72,22 @@ def no_gpu_reason() -> str | None:
     if visible in ("", "-1") or not (DRIVER.exists() or cuda_driver.driver_cuda_version()):
         return None
     if not nvml.initialise():
-        return "NVIDIA's driver does not answer; see nvidia-smi"
+        return _ask_cuda()[1] or "NVIDIA's driver does not answer; see nvidia-smi"
     return f"CUDA_VISIBLE_DEVICES={visible} names none" if visible else "NVIDIA's driver lists none"
+
+
+def list_lost_gpus() -> list[str]:
+    """Return a line for each card that NVML counts and that no longer answers, with what to do."""
+    return nvml.list_cards()[1] if nvml.initialise() else []
+
+
+def _ask_cuda() -> tuple[list[cuda_driver.VisibleGpu], str | None]:
+    """Return the cards that CUDA sees, and why it does not start, with the remedy; None if it does."""
+    try:
+        return cuda_driver.query_visible_gpus(), None
+    except cuda_driver.DriverError as error:
+        remedy = CUDA_REMEDIES.get(error.status, "see nvidia-smi and dmesg")
+        return [], f"CUDA does not start on this machine (CUresult {error.status}): {remedy}"
 
 
 def unsupported_reason(identity: Identity, ceiling: str) -> str | None:

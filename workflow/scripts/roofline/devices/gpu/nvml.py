@@ -17,6 +17,11 @@ THROTTLE_REASON_BITS = {
     0x0000000000000100: "display_clock_setting",
 }
 
+# NVML_ERROR_TIMEOUT, _IRQ_ISSUE, _GPU_IS_LOST, _RESET_REQUIRED, _GPU_NOT_FOUND and _UNKNOWN: of a card that has fallen
+# off the bus or waits for a reset, and not of one that this user or container may not see.
+LOST = {10, 11, 15, 16, 28, 999}
+LOST_REMEDY = "it is left out, and cards after it have other numbers; see dmesg, then reset it or reboot"
+
 # Names of the same query: older drivers know the second alone, which newer ones may drop.
 THROTTLE_REASON_QUERIES = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")
 # Values of nvml.h: NVML_FI_DEV_POWER_INSTANT, NVML_SUCCESS, NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED,
@@ -57,10 +62,27 @@ def initialise() -> bool:
     return True
 
 
+def list_cards() -> tuple[list[NvmlHandle], list[str]]:
+    """Return the handles of the cards that answer, in PCI order, and a line for each that no longer does."""
+    cards, lost = [], []
+    for index in range(query("DeviceGetCount") or 0):
+        import pynvml
+
+        card = None
+        try:
+            card = pynvml.nvmlDeviceGetHandleByIndex(index)
+            pynvml.nvmlDeviceGetUUID(card)
+        except pynvml.NVMLError as error:
+            if getattr(error, "value", None) in LOST:
+                lost.append(f"GPU {index} of NVML does not answer ({error}): {LOST_REMEDY}")
+                continue
+        cards += [card] if card else []
+    return sorted(cards, key=_pci_address), lost
+
+
 def visible_gpus() -> list[NvmlHandle]:
     """Return the handles of the GPUs (or MIG slices) that CUDA_VISIBLE_DEVICES leaves visible, in PCI order."""
-    cards = [query("DeviceGetHandleByIndex", i) for i in range(query("DeviceGetCount") or 0)]
-    cards = sorted((card for card in cards if card), key=_pci_address)
+    cards, _ = list_cards()
     gpus = [(index, card, gpu) for index, card in enumerate(cards) for gpu in (_mig_slices(card) or [card])]
     visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible_devices is None:
