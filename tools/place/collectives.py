@@ -69,7 +69,7 @@ def find_link(run: Run, device: str) -> Link | None:
 
 def _list_all_reduces(run: Run, device: str) -> Iterator[tuple[int, float]]:
     """Yield the sizes that a card and another added up, and the seconds of the fastest way."""
-    for row in getattr(run.roofline, "all_reduces", []):
+    for row in run.roofline.all_reduces:
         if device in (row.device, row.peer):
             for size in (size for size in row.sizes if not size.doubt):
                 yield size.size_bytes, min(size.time_s, size.nccl_graph_time_s or size.time_s)

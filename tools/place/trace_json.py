@@ -78,10 +78,15 @@ def _parse(text: bytes) -> Part:
 
 
 def _parse_leniently(text: bytes) -> Any:
-    """Parse what some versions write: names that are not UTF-8 or hold control characters, N/A and NaN."""
+    """Parse what some versions write: names that are not UTF-8 or hold control characters, N/A and NaN.
+
+    Raises OtherLayoutError; ValueError for brackets that lie too deep.
+    """
     try:
         return json.loads(BARE_NA.sub("null", text.decode("utf-8", "replace")), strict=False)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise ValueError("too many brackets within one another") from None
+    except ValueError:
         raise OtherLayoutError from None
 
 
