@@ -78,15 +78,10 @@ def _parse(text: bytes) -> Part:
 
 
 def _parse_leniently(text: bytes) -> Any:
-    """Parse what some versions write: names that are not UTF-8 or hold control characters, N/A and NaN.
-
-    Raises OtherLayoutError; ValueError for brackets that lie too deep.
-    """
+    """Parse what some versions write: names that are not UTF-8 or hold control characters, N/A and NaN."""
     try:
         return json.loads(BARE_NA.sub("null", text.decode("utf-8", "replace")), strict=False)
-    except RecursionError:
-        raise ValueError("too many brackets within one another") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise OtherLayoutError from None
 
 

@@ -679,9 +679,9 @@ def test_only_brackets_outside_strings_are_nested(tmp_path):
     names = [300 * "[", 300 * '{"\\', "\\", '"', "]]"]
     text = json.dumps([{"name": name, "list": [1]} for name in names], indent=1).encode()
     for size in range(1, 40):
-        shallow = trace_json.ShallowJson(io.BytesIO(text))
+        shallow = trace_events.ShallowJson(io.BytesIO(text))
         assert b"".join(iter(partial(shallow.read, size), b"")) == text
-    deep = trace_json.ShallowJson(io.BytesIO(300 * b'["]",' + b"0"))
+    deep = trace_events.ShallowJson(io.BytesIO(300 * b'["]",' + b"0"))
     with pytest.raises(ValueError):
         list(iter(partial(deep.read, 7), b""))
 
