@@ -149,7 +149,7 @@ def test_a_report_and_a_card_make_a_table_and_a_picture(place_in, tmp_path):
     (section,) = placement["sections"]
     assert placement["schema_version"] == 2 and section["launches"] == 16
     documented = documented_fields(Path(place.__file__).with_name("README.md"), "placement.json")
-    assert documented[""] <= section.keys() | {"gpu", "step", "roofs_s", "mfu"}
+    assert documented[""] <= section.keys() | {"gpu", "step", "roofs_s", "mfu", "rank", "unsized_s"}
     assert documented["kernels"] <= section["kernels"][0].keys()
     assert "placement.png" in (placed_folder / "placement.md").read_text()
 
