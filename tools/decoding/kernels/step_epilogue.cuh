@@ -1,6 +1,6 @@
 // What follows a product of a decode step, in the registers that hold its sums, and the arguments of its kernel. The
-// library's kernels include it in place of their own epilogue.cuh, whose names it defines. Besides their macros it takes
-// EPILOGUE, and for queries, keys and values HEAD_SIZE, HEAD_NORMS, BIAS and FP8_CACHE.
+// library's kernels include it in place of their own epilogue.cuh, whose names it defines. Besides their macros it
+// takes EPILOGUE, and for queries, keys and values HEAD_SIZE, HEAD_NORMS, BIAS and FP8_CACHE.
 
 #pragma once
 
@@ -34,7 +34,11 @@ struct Tensors {
 };
 
 // An item is a head where queries and keys are normalised.
-enum { LEAVES_SQUARES = EPILOGUE == ADDED, UNITS_PER_ITEM = HEAD_NORMS ? HEAD_SIZE / 16 : 1, SCALES_ITEMS = HEAD_NORMS };
+enum {
+    LEAVES_SQUARES = EPILOGUE == ADDED,
+    UNITS_PER_ITEM = HEAD_NORMS ? HEAD_SIZE / 16 : 1,
+    SCALES_ITEMS = HEAD_NORMS
+};
 
 // Sums of squares of each row of x, which the kernel before left.
 __device__ __forceinline__ int squares_parts(Shape shape) { return shape.parts; }
@@ -96,16 +100,19 @@ __device__ __forceinline__ Numbers<N> adjust_sums(Numbers<N> sums, int output, S
     return has_bias ? sums + Numbers<N>::load(tensors.bias + output) : sums;
 }
 
-// Normalises queries and keys of a head, whose squares add up to `squares`.
+// Normalises queries and keys of a head by the factor that its squares give.
+__device__ __forceinline__ float item_factor(float squares, const Shape& shape) {
+    return rsqrtf(squares / HEAD_SIZE + shape.eps);
+}
 template <int N>
-__device__ __forceinline__ void scale_item(Numbers<N>& a, Numbers<N>& b, float squares, int output, Shape shape,
-                                           Tensors tensors) {
+__device__ __forceinline__ void scale_item(Numbers<N>& a, Numbers<N>& b, float factor, int output, const Shape& shape,
+                                           const Tensors& tensors) {
     const int head = output / HEAD_SIZE, dimension = output % HEAD_SIZE;
-    if (head >= shape.heads + shape.key_heads) return;
-    const float factor = rsqrtf(squares / HEAD_SIZE + shape.eps);
-    const half_bits* const g = (head < shape.heads ? tensors.query_norm : tensors.key_norm) + dimension;
-    a = a * factor * Numbers<N>::load(g);
-    b = b * factor * Numbers<N>::load(g + HEAD_SIZE / 2);
+    if (head < shape.heads + shape.key_heads) {
+        const half_bits* const g = (head < shape.heads ? tensors.query_norm : tensors.key_norm) + dimension;
+        a = a * factor * Numbers<N>::load(g);
+        b = b * factor * Numbers<N>::load(g + HEAD_SIZE / 2);
+    }
 }
 
 // Finishes a row's outputs of both halves, a and b, which are scaled and biased. Returns the sum of the squares of what
@@ -134,7 +141,8 @@ __device__ __forceinline__ float apply_epilogue(Numbers<N> a, Numbers<N> b, int 
             const long long offset = token * HEAD_SIZE + dimension;
             address = (is_key ? tensors.keys : tensors.values) + offset;
 #if FP8_CACHE
-            const float scale = (is_key ? tensors.keys_scales : tensors.values_scales)[row * shape.key_heads + key_head];
+            const float* const scales = is_key ? tensors.keys_scales : tensors.values_scales;
+            const float scale = scales[row * shape.key_heads + key_head];
             unsigned char* const bytes = (unsigned char*)(is_key ? tensors.keys : tensors.values) + offset;
             store_fp8(a, bytes, 1 / scale), store_fp8(b, bytes + HEAD_SIZE / 2, 1 / scale);
             return 0;

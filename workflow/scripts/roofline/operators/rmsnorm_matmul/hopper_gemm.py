@@ -161,6 +161,7 @@ class GemmTask:
     head_size: int = 0  # of heads, whose two halves are rows of W that lie apart
     whole_heads: bool = False  # each block has whole heads
     splits_rows: bool = False  # x's rows may be divided among blocks: no other kernel's data belong to them
+    groups: int | None = None  # of OUTPUTS_PER_GROUP in a tile of few rows; None: by choose_groups
 
     @property
     def slices(self) -> int:
@@ -181,7 +182,7 @@ def plan_gemm(task: GemmTask, limits: GpuLimits) -> HopperGemmPlan:
 
 def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> HopperGemmPlan:
     rows = padded_rows(task.batch)
-    groups = choose_groups(task, multiprocessors)
+    groups = task.groups or choose_groups(task, multiprocessors)
     columns = groups * OUTPUTS_PER_GROUP
     slices = 1 << max(0, int(math.log2(STAGE_BYTES / (columns * SLICE_BYTES))))
     stage_bytes = slices * (columns + rows) * SLICE_BYTES

@@ -46,9 +46,10 @@ template <int N>
 __device__ __forceinline__ Numbers<N> adjust_sums(Numbers<N> sums, int, Shape, Tensors) {
     return sums;
 }
-// Scales a row's outputs of both halves, given the squares of the row in the item.
+// Scales a row's outputs of both halves by the factor that the squares of the row in the item give.
+__device__ __forceinline__ float item_factor(float, const Shape&) { return 1; }
 template <int N>
-__device__ __forceinline__ void scale_item(Numbers<N>&, Numbers<N>&, float, int, Shape, Tensors) {}
+__device__ __forceinline__ void scale_item(Numbers<N>&, Numbers<N>&, float, int, const Shape&, const Tensors&) {}
 
 // Finishes a row's outputs of both halves, a and b. Returns the sum of the squares of what it leaves squares of, or 0.
 template <int N>

@@ -21,11 +21,9 @@
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that kernel is done.
 //
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64 of
-// k of a stage, STAGES, BOX rows of W that one copy brings. NORM: this kernel takes the norm of x: W is
-// multiplied by its weights in registers, and the squares of x are summed; otherwise the kernel before may have left
-// their sums.
-
-// An epilogue is included before this.
+// k of a stage, STAGES, BOX rows of W that one copy brings. NORM: this kernel takes the norm of x: W is multiplied by
+// its weights in registers, and the squares of x are summed; otherwise the kernel before may have left their sums. The
+// epilogue is included before this.
 
 #pragma once
 
@@ -289,7 +287,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int j = 0; j < 2; ++j) {
                 const int row = item.row(j);
                 Numbers<1> a = {{(j ? sum.y : sum.x) * factors[row]}}, b = {{(j ? sum.w : sum.z) * factors[row]}};
-                a = adjust_sums(a, outputs.first[0], shape, tensors), b = adjust_sums(b, outputs.first[1], shape, tensors);
+                a = adjust_sums(a, outputs.first[0], shape, tensors);
+                b = adjust_sums(b, outputs.first[1], shape, tensors);
                 float squares = apply_epilogue(a, b, row, outputs, shape, tensors, preloaded[i][j]);
 #pragma unroll
                 for (int distance = 4; LEAVES_SQUARES && distance < 32; distance *= 2)

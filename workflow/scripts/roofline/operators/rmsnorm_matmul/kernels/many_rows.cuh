@@ -23,9 +23,8 @@
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that kernel is done.
 //
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, OUTPUTS of a tile, SPLITS of k,
-// STAGES, BOX rows of W that one copy brings. The kernel before may have left sums of squares of PADDED rows.
-
-// An epilogue is included before this.
+// STAGES, BOX rows of W that one copy brings. The kernel before may have left sums of squares of PADDED rows. The
+// epilogue is included before this.
 
 #pragma once
 
@@ -179,8 +178,8 @@ __device__ __forceinline__ void send_sums(const float (&sums)[PART_OUTPUTS / 2],
 }
 
 // Finishes an item. sums_of(u, half) gives lane l's sums of its u-th unit: x and y are in row l / 4 of the strip, z and
-// w in row l / 4 + 8. `owned_strip` is the strip's index among those that the block finishes. With LEAVES_SQUARES those of
-// each row go to squares_of_unit.
+// w in row l / 4 + 8. `owned_strip` is the strip's index among those that the block finishes. With LEAVES_SQUARES those
+// of each row go to squares_of_unit.
 template <class SumsOf>
 __device__ __forceinline__ void finish_item(SumsOf sums_of, Item item, Strip strip, RowFactors factors, int tile,
                                             Shape shape, Tensors tensors, const Preloaded<2> (&preloaded)[2],
@@ -189,18 +188,18 @@ __device__ __forceinline__ void finish_item(SumsOf sums_of, Item item, Strip str
     const auto scaled_row = [&](float4 sums, int h) {
         return Numbers<2>{{(h ? sums.z : sums.x) * factors.factor[h], (h ? sums.w : sums.y) * factors.factor[h]}};
     };
-    float item_squares[2] = {};  // of the lane's two rows
+    float item_factors[2] = {};  // of the lane's two rows; first the sum of squares
 #pragma unroll
     for (int u = 0; SCALES_ITEMS && u < UNITS_PER_ITEM; ++u) {
         const Outputs outputs = outputs_of_lane(part, item.unit + u, shape);
         const float4 low = sums_of(u, 0), high = sums_of(u, 1);
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-            item_squares[h] += adjust_sums(scaled_row(low, h), outputs.first[0], shape, tensors).sum_of_squares() +
-                              adjust_sums(scaled_row(high, h), outputs.first[1], shape, tensors).sum_of_squares();
+            item_factors[h] += adjust_sums(scaled_row(low, h), outputs.first[0], shape, tensors).sum_of_squares() +
+                               adjust_sums(scaled_row(high, h), outputs.first[1], shape, tensors).sum_of_squares();
     }
 #pragma unroll
-    for (int h = 0; SCALES_ITEMS && h < 2; ++h) item_squares[h] = sum_of_row(item_squares[h]);
+    for (int h = 0; SCALES_ITEMS && h < 2; ++h) item_factors[h] = item_factor(sum_of_row(item_factors[h]), shape);
 #pragma unroll
     for (int u = 0; u < UNITS_PER_ITEM; ++u) {
         const Outputs outputs = outputs_of_lane(part, item.unit + u, shape);
@@ -209,7 +208,7 @@ __device__ __forceinline__ void finish_item(SumsOf sums_of, Item item, Strip str
         for (int h = 0; h < 2; ++h) {
             Numbers<2> a = adjust_sums(scaled_row(low, h), outputs.first[0], shape, tensors);
             Numbers<2> b = adjust_sums(scaled_row(high, h), outputs.first[1], shape, tensors);
-            if (SCALES_ITEMS) scale_item(a, b, item_squares[h], outputs.first[0], shape, tensors);
+            if (SCALES_ITEMS) scale_item(a, b, item_factors[h], outputs.first[0], shape, tensors);
             const int row = strip.row + 8 * h + lane / 4;
             const float squares = apply_epilogue(a, b, row, outputs, shape, tensors, preloaded[h]);
             if (!LEAVES_SQUARES) continue;
