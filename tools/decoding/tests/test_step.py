@@ -11,7 +11,7 @@ import decode_step
 import numpy
 import pytest
 import step_products
-from chain import Chain
+from chain import SMALL_TILES, Chain
 from dense import DenseModel, NotDense, read_dense
 from fake_gpu import real_gpu
 from number_formats import PLAIN_FORMATS
@@ -201,13 +201,15 @@ def test_every_product_of_a_step_compiles_without_a_remark(batch, norms, fp8_cac
     }
     for kind, count in outputs.items():
         heads = {"head_size": 128, "whole_heads": norms} if kind == step_products.QKV else {}
-        task = products.GemmTask(batch, count, 4096, leaves_squares=kind == step_products.ADDED, **heads)
+        groups = SMALL_TILES.get(kind) if batch == 1 and not norms else None
+        task = products.GemmTask(batch, count, 4096, leaves_squares=kind == step_products.ADDED, groups=groups, **heads)
         plan = products.plan_gemm(task, gpu_limits(90))
         epilogue = step_products.step_epilogue(kind, 128, norms=norms, bias=True, fp8_cache=fp8_cache)
         source, _, options = plan.kernel_spec("bf16", epilogue)
         defines = tuple(option for option in options if option.startswith("-D"))
         code = clean(read_kernel_source(source), source.name, HOPPER, defines)
         assert plan.shared_bytes + code.shared_bytes <= gpu_limits(90).shared_per_block
+        assert groups is None or plan.columns == groups * products.OUTPUTS_PER_GROUP
 
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
