@@ -151,7 +151,7 @@ def test_the_fused_product_keeps_its_sums_in_registers_on_hopper(batch, hidden, 
     limits = gpu_limits(90)
     plan = hopper_gemm.plan_gemm(task, limits)
     shared = {"few_rows": OF_FEW.format(hidden=hidden), "many_rows": OF_MANY}[plan.kernel]
-    source, _, options = plan.kernel_spec(dtype, hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE))
+    source, _, options = plan.kernel_spec(dtype, hopper_gemm.PLAIN)
     defines = tuple(option for option in options if option.startswith("-D"))
     code = fits(source, HOPPER, defines, plan.threads, shared=shared, room=plan.shared_bytes)
     assert plan.shared_bytes + code.shared_bytes <= limits.shared_per_block

@@ -13,6 +13,7 @@ from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS, NumberFormat
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
+from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer, to_float64
@@ -133,7 +134,7 @@ class DecodeStep(api.Operator):
             launch()
         stride = -(-chain.batch * chain.context // MOST_CACHED)
         arrays = select_layer(weights, 0)
-        arrays |= {name: arrays[name][::stride] for name in products.CACHE_FIELDS if name in arrays}
+        arrays |= {name: arrays[name][::stride] for name in CACHE_TENSORS if name in arrays}
         arrays = to_float64(device, arrays)
         stream = _to_float64(device, weights["embedding"][weights["tokens"][::stride]])
         expected = run_layer(chain.model, arrays, stream)

@@ -10,19 +10,19 @@ waits for the other card, the product after it fetches its first weights.
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy
 from chain import GPU_CONSTANTS, NUMBERS_PER_SQUARE_SUM, STORE_OUTPUTS, Chain, Launch, step_costs
 from dense import DenseModel
+from step_products import CACHE_TENSORS, GATED, KERNELS, NONE, QKV, TENSORS
 
 from reference import select_layer
 from roofline.api import Array, Case, Constant, CostTerms, CudaDevice, CudaImplementation, Operator, UnsupportedError
 from roofline.api import product_kernel as products
 
 SPLIT_CARDS = 2
-KERNELS = Path(__file__).with_name("split_step.cu")
+SPLIT_KERNELS = KERNELS / "split_step.cu"
 REDUCE_THREADS, GATHER_THREADS, VECTOR = 128, 512, 8  # threads of a block; numbers of a vector
 VECTOR_WITH_FLAGS = 16  # numbers of 16 bits in an inbox
 EXCHANGES_PER_LAYER, SINGLE_EXCHANGES = 2, 2  # all-reduces; that of the embedding, and the gather
@@ -65,20 +65,20 @@ class CardChain(Chain):
         for layer in range(model.layers):
             arrays = {**select_layer(weights, layer), "turns": self.rotations}
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
-            heads = {name: array for name, array in arrays.items() if name in products.TENSOR_FIELDS}
-            qkv = self._make_normed_product(products.EPILOGUE_QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
+            heads = {name: array for name, array in arrays.items() if name in TENSORS}
+            qkv = self._make_normed_product(QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
             attend = self._make_attention(arrays)
             output = self._make_part(self.attended, arrays["o"])
-            gate_up = self._make_normed_product(products.EPILOGUE_GATED, squares_parts, arrays["gate_up"], y=self.gated)
+            gate_up = self._make_normed_product(GATED, squares_parts, arrays["gate_up"], y=self.gated)
             down = self._make_part(self.gated, arrays["down"])
             launches += [qkv, attend, output, self.make_all_reduce(arrays["middle_norm"])]
             launches += [gate_up, down, self.make_all_reduce(next_norm)]
-        head = self._make_normed_product(products.EPILOGUE_NONE, squares_parts, weights["head"], y=self.logits)
+        head = self._make_normed_product(NONE, squares_parts, weights["head"], y=self.logits)
         return [*launches, head, self.make_gather()]
 
     def _make_part(self, inputs: Array, weights: Array) -> Launch:
         """Return a product that leaves the card's part of a sum."""
-        return self._make_product(products.EPILOGUE_NONE, inputs, weights, 0, y=self.part)[0]
+        return self._make_product(NONE, inputs, weights, 0, y=self.part)[0]
 
     def _make_embed(self) -> Launch:
         vocabulary, inputs = self.model.vocabulary, (self.weights["tokens"], self.weights["embedding"])
@@ -107,7 +107,7 @@ class CardChain(Chain):
 
     def _make_launch(self, name: str, grid: tuple, threads: int, arrays: tuple, sizes: tuple) -> Launch:
         defines = (products.half_type_option(self.case.dtype), f"-DROWS={self.rows}")
-        kernel = self.device.load_kernel(KERNELS, name, defines)
+        kernel = self.device.load_kernel(SPLIT_KERNELS, name, defines)
         launch = self.device.make_launcher(kernel, grid, (threads,), 0, overlap=True)
         return partial(launch, (*arrays, *map(numpy.int32, sizes)))
 
@@ -116,7 +116,7 @@ class SplitChain(CudaImplementation):
     """A decode step of a dense model as one CUDA graph on each of two CUDA devices of compute capability 9.0."""
 
     name, fused, graph = "split_chain", True, True
-    sources = (KERNELS, *Chain.sources)
+    sources = Chain.sources
     improvements, copies_wanted = Chain.improvements, Chain.copies_wanted
 
     @classmethod
@@ -241,7 +241,7 @@ def join_shards(name: str, shards: list[numpy.ndarray], model: DenseModel) -> nu
         "bias": [queries, queries + keys],
         "gate_up": [model.inner // SPLIT_CARDS],
     }
-    if name in ("o", "down", *products.CACHE_FIELDS):
+    if name in ("o", "down", *CACHE_TENSORS):
         return numpy.concatenate(shards, axis=1)
     if name in (*ends, "embedding", "head"):
         parts = [numpy.split(shard, ends.get(name, [])) for shard in shards]

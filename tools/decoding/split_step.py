@@ -10,10 +10,10 @@ from decode_step import CACHE_SEED_OFFSET, MOST_CACHED, MOST_COMPARED, DecodeSte
 from dense import DenseModel
 from split import SplitModel
 from split_chain import SPLIT_CARDS, SPLIT_CONSTANTS, CardChain, SplitChain, join_layer, join_shards, split_dense
+from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, select_layer, to_float64
-from roofline.api import product_kernel as products
 
 CARD_SEED_OFFSET = 100_000  # above all seeds of a card
 LAYER_LAUNCHES = 7  # of one layer: four products, attention, two exchanges
@@ -76,7 +76,7 @@ class SplitStep(DecodeStep):
         halves = []
         for card in chain.cards:
             arrays = select_layer(card.weights, 0)
-            arrays |= {name: arrays[name][::stride] for name in products.CACHE_FIELDS if name in arrays}
+            arrays |= {name: arrays[name][::stride] for name in CACHE_TENSORS if name in arrays}
             with card.device.current():
                 halves.append(to_float64(card.device, arrays))
         first_card = chain.cards[0]

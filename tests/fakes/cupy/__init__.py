@@ -109,8 +109,8 @@ TYPES = {  # of arrays only the size of the items is compared
     "u64": "uint64",
     "uint4": "float16",
     "TensorMap": "V128",
-    "Shape": "V32",
-    "Tensors": "V112",
+    "Shape": "V16",
+    "Tensors": "V16",
 }
 BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##(?:DEPTH|BLOCKS))?\(([^)]*)\)')
@@ -409,9 +409,9 @@ def _product_on_hopper(given):
     few = "GROUPS" in defines
     columns = 16 * defines["GROUPS"] if few else defines["OUTPUTS"]
     x, w = _mapped((given.x, given.w), (defines["ROWS"], columns // (2 if defines["ROWS"] == 64 else 1) // 2))
-    sizes = numpy.frombuffer(given.shape.tobytes(), hopper_gemm.SHAPE_FIELDS)[0]
+    sizes = numpy.frombuffer(given.shape.tobytes(), hopper_gemm.PLAIN.shape_fields)[0]
     addresses = numpy.frombuffer(given.tensors.tobytes(), "u8")
-    of = dict(zip(hopper_gemm.TENSOR_FIELDS, map(int, addresses), strict=True))
+    of = dict(zip(hopper_gemm.PLAIN.tensors, map(int, addresses), strict=True))
     x, y = x[: sizes["rows"]], AT_ADDRESS[of["y"]]
     assert y.shape == (sizes["rows"], sizes["outputs"])
     assert given.grid[1] == -(-int(sizes["rows"]) // defines["ROWS"])

@@ -12,6 +12,7 @@ import pytest
 import split_step
 from fake_gpu import open_gpu
 from split_chain import SplitChain, join_layer, split_dense
+from step_products import GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 from test_kernels import clean
 from test_step import FP8, KINDS, found_of
 from workflow_run import CHECKOUT, GpuRun
@@ -25,6 +26,7 @@ from roofline.operators.decode_attention.attention_arithmetic import reference_a
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64}
 OPERATOR = split_step.SplitStep()
+SHAPE = step_epilogue(QKV, 64, norms=False, bias=False, fp8_cache=False).shape_fields
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,9 +82,9 @@ class TwoCards:
         from cuda.bindings import driver
 
         (x, _), (w, _) = (driver.matrix_of(one) for one in (given.x, given.w))
-        sizes = numpy.frombuffer(given.shape.tobytes(), products.SHAPE_FIELDS)[0]
+        sizes = numpy.frombuffer(given.shape.tobytes(), SHAPE)[0]
         pointers = numpy.frombuffer(given.tensors.tobytes(), "u8")
-        named = zip(products.TENSOR_FIELDS, map(int, pointers), strict=True)
+        named = zip(TENSORS, map(int, pointers), strict=True)
         of = {name: self.cupy.AT_ADDRESS[pointer] for name, pointer in named if pointer}
         rows, kind = int(sizes["rows"]), int(given.defines["EPILOGUE"])
         padded = products.padded_rows(rows)
@@ -90,12 +92,12 @@ class TwoCards:
         if sizes["parts"]:
             squares = of["squares"].ravel()[: sizes["parts"] * padded].reshape(-1, padded)[:, :rows].sum(axis=0)
             sums /= numpy.sqrt(squares / sizes["inputs"] + sizes["eps"])[:, None]
-        if kind == products.EPILOGUE_QKV:
+        if kind == QKV:
             self._store_heads(sums + of["bias"].astype("f4") if "bias" in of else sums, sizes, of)
-        elif kind == products.EPILOGUE_GATED:
+        elif kind == GATED:
             gate, up = numpy.split(sums, 2, axis=1)
             of["y"][:rows] = gate / (1 + numpy.exp(-gate)) * up
-        elif kind == products.EPILOGUE_NONE:
+        elif kind == NONE:
             of["y"][:rows] = sums
         else:
             of["stream"][:] = of["stream"].astype("f4") + sums
@@ -170,6 +172,8 @@ def open_two(monkeypatch, mute=False):
     cards.kernels["decode_attention_fp8"] = cards.kernels["decode_attention"]
     for name, kernel in cards.kernels.items():
         monkeypatch.setitem(device.xp.KERNELS, name, kernel)
+    for name, fields in (("Shape", SHAPE), ("Tensors", [(tensor, "u8") for tensor in TENSORS])):  # of step_epilogue.cuh
+        monkeypatch.setitem(device.xp.TYPES, name, f"V{numpy.dtype(fields).itemsize}")
     monkeypatch.setattr(device.xp, "BY_HANDLE", {})  # a module keeps its kernels
     monkeypatch.setattr(device.xp._Graph, "launch", lambda graph, stream: cards.launch(graph, stream))
     monkeypatch.setattr(device.xp.cuda.runtime, "memGetInfo", lambda: (1 << 30, 1 << 30), raising=False)
@@ -271,7 +275,7 @@ def test_the_command_opens_both_cards(tmp_path):
 @pytest.mark.parametrize("name", ["split_step.cu", "embed.cu"])
 @pytest.mark.parametrize("dtype", ["-DBF16=1", "-DBF16=0"])
 def test_kernels_compile_without_a_remark(name, dtype):
-    path = CHECKOUT / "tools/decoding" / name
+    path = KERNELS / name
     code = clean(read_kernel_source(path), name, 90, (dtype, "-DROWS=8"))
     assert code.registers and code.stack_bytes == 0
 

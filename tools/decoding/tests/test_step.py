@@ -10,16 +10,20 @@ import config_file
 import decode_step
 import numpy
 import pytest
-from chain import Chain
+import step_products
+from chain import SMALL_TILES, Chain
 from dense import DenseModel, NotDense, read_dense
 from fake_gpu import real_gpu
 from number_formats import PLAIN_FORMATS
 from operations import step_operations
+from test_kernels import HOPPER, clean, gpu_limits
 from workflow_run import CHECKOUT, GpuRun, sha256
 
 import reference
 from reference import layer_shapes
 from roofline.api import Case, UserError, array_dtype
+from roofline.api import product_kernel as products
+from roofline.devices.gpu.kernel_compiler import read_kernel_source
 from roofline.plan import settings
 
 OPERATOR, FILE = decode_step.DecodeStep(), decode_step.__file__
@@ -186,6 +190,28 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
             complete(models=[model])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "norms", "fp8_cache"), [(1, False, True), (1, True, False), (64, False, False)])
+def test_every_product_of_a_step_compiles_without_a_remark(batch, norms, fp8_cache):
+    outputs = {
+        step_products.QKV: 6144,
+        step_products.ADDED: 4096,
+        step_products.GATED: 28672,
+        step_products.NONE: 128256,
+    }
+    for kind, count in outputs.items():
+        heads = {"head_size": 128, "whole_heads": norms} if kind == step_products.QKV else {}
+        groups = SMALL_TILES.get(kind) if batch == 1 and not norms else None
+        task = products.GemmTask(batch, count, 4096, leaves_squares=kind == step_products.ADDED, groups=groups, **heads)
+        plan = products.plan_gemm(task, gpu_limits(90))
+        epilogue = step_products.step_epilogue(kind, 128, norms=norms, bias=True, fp8_cache=fp8_cache)
+        source, _, options = plan.kernel_spec("bf16", epilogue)
+        defines = tuple(option for option in options if option.startswith("-D"))
+        code = clean(read_kernel_source(source), source.name, HOPPER, defines)
+        assert plan.shared_bytes + code.shared_bytes <= gpu_limits(90).shared_per_block
+        assert groups is None or plan.columns == groups * products.OUTPUTS_PER_GROUP
+
+
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
 FIRST, TOKENS = 33, 8
 
@@ -214,7 +240,8 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype, kv_dtype
         known = {name: (inputs[name], exact[name]) for name in inputs if name != "tokens"}
         got = device.to_host(chain.logits).astype("float64")
         error = numpy.linalg.norm(got - expected) / numpy.linalg.norm(expected)
-        assert error <= OPERATOR.tolerance[dtype], context
+        # A number between two of FP8 may be rounded to the other one in the cache.
+        assert error <= OPERATOR.tolerance[dtype] * (2 if kv_dtype else 1), context
 
 
 @pytest.mark.slow
@@ -225,7 +252,7 @@ def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     record = run.read("decoding/results/gpu0/decode_step/llama-3-8b_bf16.json")
     assert record["measurements"] == [] and len(record["notes"]) == 2
-    for name in ("decode_step.py", "chain.py", "dense.py", "operations.py", "config_fields.py", "embed.cu"):
+    for name in ("decode_step.py", "chain.py", "dense.py", "operations.py", "config_fields.py", "kernels/embed.cu"):
         path = CHECKOUT / "tools/decoding" / name
         assert record["sources"][str(path)] == sha256(path), name
     sources = {Path(path).relative_to(CHECKOUT).as_posix() for path in record["sources"]}

@@ -15,7 +15,6 @@ from roofline.operators.rmsnorm_matmul.mma_plan import STATIC_BYTES, MmaPlan, pl
 from roofline.records.seal_records import CostTerms
 
 KERNEL = unfused.KERNELS / "rmsnorm_matmul.cu"
-NO_EPILOGUE = hopper_gemm.Epilogue(hopper_gemm.EPILOGUE_NONE)
 
 
 class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
@@ -51,7 +50,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
         if isinstance(plan, MmaPlan):
             return [(KERNEL, "rmsnorm_matmul", plan.defines(dtype))]
         norm_specs = [unfused.norm_kernel_spec(dtype)] if self.has_norm_kernel else []
-        return [*norm_specs, plan.kernel_spec(dtype, NO_EPILOGUE)]
+        return [*norm_specs, plan.kernel_spec(dtype, hopper_gemm.PLAIN)]
 
     def prepare(self, shared: dict, copies: list[dict]) -> None:
         super().prepare(shared, copies)
@@ -63,9 +62,8 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     def _prepare_hopper(self, plan: HopperGemmPlan) -> None:
         """Load the kernels, and list the arguments of the product's for each copy."""
         g, dtype, batch = self.shared["g"], self.case.dtype, self.case.shape["batch"]
-        gemm = hopper_gemm.HopperGemm(self.device, dtype, plan, NO_EPILOGUE)
+        gemm = hopper_gemm.HopperGemm(self.device, dtype, plan, hopper_gemm.PLAIN)
         self.kernel = gemm.kernel
-        sizes = (1, 1, 1, 0, unfused.NORM_EPS)  # neither heads nor sums of squares
         if self.has_norm_kernel:
             self.norm = unfused.RmsNormKernel(self.device, dtype, self.copies[0]["x"], g, plan.padded_batch)
         self.arguments = []
@@ -75,7 +73,7 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
                 x = self.norm.result
             else:
                 x, tensors["norm"] = copy["x"], g
-            self.arguments.append(gemm.make_arguments(batch, x, copy["w"], sizes, tensors))
+            self.arguments.append(gemm.make_arguments(batch, x, copy["w"], (unfused.NORM_EPS,), tensors))
 
     def _prepare_mma(self, plan: MmaPlan) -> None:
         """Load the kernel, and list its arguments for each copy."""

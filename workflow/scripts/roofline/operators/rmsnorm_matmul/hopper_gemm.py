@@ -2,6 +2,7 @@
 were found on an H200."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +17,14 @@ from roofline.operators.gemm.tensor_matmul import half_type_option
 from roofline.operators.rmsnorm_matmul.mma_plan import ProductPlan
 
 KERNELS = {name: Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("few_rows", "many_rows")}
-EPILOGUE_QKV, EPILOGUE_ADDED, EPILOGUE_GATED, EPILOGUE_NONE = range(4)  # as epilogue.cuh numbers them
-SIZE_NAMES = ("rows", "outputs", "inputs", "heads", "key_heads", "context", "parts")
-SHAPE_FIELDS = [*((name, "i4") for name in SIZE_NAMES), ("eps", "f4")]
-NORM_FIELDS = ("query_norm", "key_norm", "norm")  # the weights of norms
-CACHE_FIELDS = ("keys", "values", "keys_scales", "values_scales")
-TENSOR_FIELDS = ("y", "stream", "g", "squares", "next_squares", *CACHE_FIELDS, "turns", "bias", *NORM_FIELDS)
+SIZE_NAMES = ("rows", "outputs", "inputs")  # with which the argument Shape of every kernel begins
 
 THREADS = 320
 FEWEST_ROWS, FEW_ROWS, MOST_ROWS = 8, 32, 256  # of x, a block
 FEWEST_OF_MANY = 64
 MOST_NORMED = 32768  # inputs of few rows whose norm's weights leave room for two stages
 SLICE_DEPTH, SLICE_BYTES = 64, 128  # numbers of k in a slice, and bytes of a row of it
-FETCHED_BYTES = SLICE_BYTES  # to the L2: a decode step took 4 % longer where it was twice that
+FETCHED_BYTES = {"few_rows": SLICE_BYTES, "many_rows": 2 * SLICE_BYTES}  # to the L2, by a row of a slice
 ALIGNMENT = KIB  # of the first stage. A multiprocessor has one block: two with half the stages each were slower
 BARRIER_BYTES = 8
 MULTIPLYING_WARPS = 8  # of a block, besides two that fetch
@@ -51,13 +47,23 @@ EXCHANGE_CLOCKS = 1000
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Work of a kernel on its sums before it stores them: EPILOGUE_QKV, _ADDED, _GATED or _NONE, and sizes of heads."""
+    """Work of a kernel on its sums before it stores them: sources of kernels that include it, and its macros.
 
-    kind: int
-    head_size: int = 128
-    norms: bool = False  # queries and keys are normalised: of EPILOGUE_QKV alone
-    bias: bool = False
-    fp8_cache: bool = False  # of keys and values, which EPILOGUE_QKV writes
+    `sizes` are the fields of the argument Shape after SIZE_NAMES, with their dtypes; `tensors` those of Tensors.
+    """
+
+    sources: Mapping[str, Path]
+    sizes: tuple[tuple[str, str], ...]
+    tensors: tuple[str, ...]
+    macros: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def shape_fields(self) -> list[tuple[str, str]]:
+        """The fields of Shape, with their dtypes."""
+        return [*((name, "i4") for name in SIZE_NAMES), *self.sizes]
+
+
+PLAIN = Epilogue(KERNELS, (("eps", "f4"),), ("y", "norm"))  # epilogue.cuh
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,9 @@ class HopperGemmPlan(ProductPlan):
 
     def kernel_spec(self, dtype: str, epilogue: Epilogue) -> tuple[Path, str, tuple[str, ...]]:
         """Return the kernel's file, its name, and the options that compile it for a dtype and an epilogue."""
-        macros = {"ROWS": self.rows, **dict(self.macros)}
-        macros |= {"BOX": self.w_rows_per_copy, "EPILOGUE": epilogue.kind, "HEAD_SIZE": epilogue.head_size}
-        macros["HEAD_NORMS"] = int(epilogue.norms and epilogue.kind == EPILOGUE_QKV)
-        macros |= {"BIAS": int(epilogue.bias), "FP8_CACHE": int(epilogue.fp8_cache)}
+        macros = {"ROWS": self.rows, **dict(self.macros), "BOX": self.w_rows_per_copy, **dict(epilogue.macros)}
         options = *HOPPER_OPTIONS, half_type_option(dtype), *macro_options(**macros)
-        return KERNELS[self.kernel], self.kernel, options
+        return epilogue.sources[self.kernel], self.kernel, options
 
     @property
     def padded_batch(self) -> int:
@@ -158,6 +161,7 @@ class GemmTask:
     head_size: int = 0  # of heads, whose two halves are rows of W that lie apart
     whole_heads: bool = False  # each block has whole heads
     splits_rows: bool = False  # x's rows may be divided among blocks: no other kernel's data belong to them
+    groups: int | None = None  # of OUTPUTS_PER_GROUP in a tile of few rows; None: by choose_groups
 
     @property
     def slices(self) -> int:
@@ -178,7 +182,7 @@ def plan_gemm(task: GemmTask, limits: GpuLimits) -> HopperGemmPlan:
 
 def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> HopperGemmPlan:
     rows = padded_rows(task.batch)
-    groups = choose_groups(task, multiprocessors)
+    groups = task.groups or choose_groups(task, multiprocessors)
     columns = groups * OUTPUTS_PER_GROUP
     slices = 1 << max(0, int(math.log2(STAGE_BYTES / (columns * SLICE_BYTES))))
     stage_bytes = slices * (columns + rows) * SLICE_BYTES
@@ -288,7 +292,7 @@ class HopperGemm:
     """
 
     def __init__(self, device: CudaDevice, dtype: str, launch_plan: HopperGemmPlan, epilogue: Epilogue):
-        self.launch_plan = launch_plan
+        self.launch_plan, self.epilogue = launch_plan, epilogue
         self.kernel = device.load_kernel(*launch_plan.kernel_spec(dtype, epilogue))
         # All that there is: the limit is the kernel's, which other sizes launch with more or less.
         room_bytes = device.limits.shared_per_block - self.kernel.shared_size_bytes
@@ -297,17 +301,19 @@ class HopperGemm:
     def make_arguments(self, batch: int, x: Array, w: Array, sizes: tuple, tensors: dict[str, Array]) -> tuple:
         """Return the arguments of a launch.
 
-        `sizes` are those of SHAPE_FIELDS after rows, outputs and inputs; `tensors` are named as in TENSOR_FIELDS, and
-        the kernel gets null pointers for the others.
+        `sizes` are those of the epilogue; `tensors` are named as the epilogue's, and the kernel gets null pointers for
+        the others.
         """
         import numpy
 
         from roofline.devices.gpu.driver_calls import make_tensor_map
 
-        pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in TENSOR_FIELDS)
+        plan, names = self.launch_plan, self.epilogue.tensors
+        fetched_bytes = FETCHED_BYTES[plan.kernel]
+        pointers = tuple(tensors[name].data.ptr if name in tensors else 0 for name in names)
         return (
-            make_tensor_map(x, self.launch_plan.rows, FETCHED_BYTES),
-            make_tensor_map(w, self.launch_plan.w_rows_per_copy, FETCHED_BYTES),
-            numpy.array((batch, *w.shape, *sizes), SHAPE_FIELDS)[()],
-            numpy.array(pointers, [(name, "u8") for name in TENSOR_FIELDS])[()],
+            make_tensor_map(x, plan.rows, fetched_bytes),
+            make_tensor_map(w, plan.w_rows_per_copy, fetched_bytes),
+            numpy.array((batch, *w.shape, *sizes), self.epilogue.shape_fields)[()],
+            numpy.array(pointers, [(name, "u8") for name in names])[()],
         )

@@ -1,5 +1,5 @@
-// One pass over keys and values by tensor cores: 16-bit dtypes, up to 8 queries, compute capability 8.0 and up; FP8 keys
-// and values, from 8.9 on, become fp16 in registers.
+// One pass over keys and values by tensor cores: 16-bit dtypes, up to 8 queries, compute capability 8.0 and up. FP8
+// keys and values, from 8.9 on, become fp16 in registers.
 //
 // mma.m16n8k16 is used twice: for scores, 16 keys x 8 queries, and for weighted values, 16 dimensions x 8 queries. Both
 // sum over an index whose order is free, and the rows of a result may have any order. So each lane reads 16 bytes of a
@@ -107,20 +107,19 @@ struct Fp8Cache {
 template <typename T, typename C, int SIZE>
 struct ByMma {
     typedef typename C::stored cached;
-    typedef typename C::multiplied Multiplied;        // dtype of the tensor cores' operands
+    typedef typename C::multiplied Multiplied;  // dtype of the tensor cores' operands
     static const int MOST_QUERIES = 8;
     static const int PARTS = WARPS;
     static const int VECTORS = SIZE / C::numbers_per_vector;  // of 16 bytes, in a row
-    static const int CHUNKS = VECTORS / 4;            // of 64 bytes, of a key: four lanes hold one
+    static const int CHUNKS = VECTORS / 4;                    // of 64 bytes, of a key: four lanes hold one
     static const int WORDS = C::numbers_per_vector / 2;       // of two numbers, that a vector of a key becomes
     // Dimensions of a value that a lane takes at once: a vector of them, or half of one where eight lane groups share a
     // row of 64 bytes.
     static const int DIMENSIONS = C::numbers_per_vector < SIZE / 8 ? C::numbers_per_vector : SIZE / 8;
-    static const int VALUE_WORDS = VECTORS < 8 ? 2 : 4;       // of 4 bytes, likewise
     static const int PARTS_OF_VALUE = SIZE / (8 * DIMENSIONS);  // eight lane groups hold one
     static const int LOADS = 8;
-    static const int SLICES = LOADS / (2 * CHUNKS);   // of 16 keys, in a tile
-    static const int TILE = 16 * SLICES;              // keys that a warp takes at a time
+    static const int SLICES = LOADS / (2 * CHUNKS);  // of 16 keys, in a tile
+    static const int TILE = 16 * SLICES;             // keys that a warp takes at a time
     static_assert(STAGES || VECTORS >= 8, "lanes cannot load half vectors to registers");
     typedef Parts<PARTS, MOST_QUERIES, SIZE> Shared;
 
@@ -153,7 +152,8 @@ struct ByMma {
                 const int vector = i % CHUNKS * 4 + lane_in_group;
 #endif
                 const long long offset = (long long)min(first + row, end - 1) * SIZE;
-                key_tiles.fetch(slot_of_key(i, row, vector), keys + offset + C::numbers_per_vector * vector, tiles_ahead);
+                const cached* const source = keys + offset + C::numbers_per_vector * vector;
+                key_tiles.fetch(slot_of_key(i, row, vector), source, tiles_ahead);
             }
         }
         commit_fetches();
@@ -173,7 +173,8 @@ struct ByMma {
                 const int vector = i % PARTS_OF_VALUE * 8 + lane_group;
 #endif
                 const long long offset = (long long)min(first + row, end - 1) * SIZE;
-                value_tiles.fetch(slot_of_value(i, row, vector), values + offset + C::numbers_per_vector * vector, tiles_ahead);
+                const cached* const source = values + offset + C::numbers_per_vector * vector;
+                value_tiles.fetch(slot_of_value(i, row, vector), source, tiles_ahead);
             }
         }
         commit_fetches();
@@ -263,11 +264,11 @@ struct ByMma {
         }
     }
 
-    // Returns a lane's dimensions of a value, in the first VALUE_WORDS words.
+    // Returns a lane's dimensions of a value, in the first words.
     static __device__ __forceinline__ uint4 read_value(const TilePipeline<LOADS>& value_tiles, int load, int row,
                                                        int part, int lane_group) {
-        if (VALUE_WORDS == 4) return value_tiles.read(slot_of_value(load, row, 8 * part + lane_group));
-        return value_tiles.read_half(slot_of_value(load, row, lane_group / 2), lane_group % 2);
+        if (VECTORS < 8) return value_tiles.read_half(slot_of_value(load, row, lane_group / 2), lane_group % 2);
+        return value_tiles.read(slot_of_value(load, row, 8 * part + lane_group));
     }
 
     // Adds 16 values x their weights b0 and b1. A lane has the same DIMENSIONS of 4 of the values in `rows`.
@@ -287,8 +288,8 @@ struct ByMma {
     // Writes the warp's part to shared memory.
     static __device__ __forceinline__ void store_part(Shared& shared, int warp, const float (&running_max)[2],
                                                       const float (&weight_sum)[2],
-                                                      const float (&weighted_values)[PARTS_OF_VALUE][DIMENSIONS / 2][4], int queries,
-                                                      int lane_group, int lane_in_group) {
+                                                      const float (&weighted_values)[PARTS_OF_VALUE][DIMENSIONS / 2][4],
+                                                      int queries, int lane_group, int lane_in_group) {
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
             const float total_weight = sum_over_groups(weight_sum[n]);

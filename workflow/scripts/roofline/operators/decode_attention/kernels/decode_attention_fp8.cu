@@ -1,6 +1,6 @@
-// Decode attention whose keys and values are FP8 (e4m3): they become fp16 on their way to a tensor core. Each K/V head of
-// a sequence has a scale for its keys and one for its values. Query and result are of DTYPE. For compute capability 8.9
-// and up; the other macros are those of decode_attention.cu, with BY_MMA and STAGES above 0.
+// Decode attention whose keys and values are FP8 (e4m3): they become fp16 on their way to a tensor core. Each K/V head
+// of a sequence has a scale for its keys and one for its values. Query and result are of DTYPE. For compute capability
+// 8.9 and up; the other macros are those of decode_attention.cu, with BY_MMA and STAGES above 0.
 
 #ifndef DTYPE
 #define DTYPE Fp16

@@ -2,7 +2,7 @@
 // scaled by the first norm's weights, and sums of its squares.
 // Compiled for one dtype at a time: fp16, or with BF16 bf16. ROWS: rows of x that the next kernel is compiled for.
 
-#include "../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
+#include "../../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
 
 __device__ __forceinline__ u32 multiply_in_fp32(u32 x, u32 g) {
     return pack(lower(x) * lower(g), upper(x) * upper(g));

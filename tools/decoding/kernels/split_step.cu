@@ -10,7 +10,7 @@
 //
 // Compiled for one dtype at a time: fp16, or with BF16 bf16. ROWS: rows of x that the next kernel is compiled for.
 
-#include "../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
+#include "../../../workflow/scripts/roofline/operators/gemm/kernels/half_types.cuh"
 
 typedef unsigned long long u64;
 const u64 LONGEST_WAIT_NS = 1000000000;
