@@ -137,7 +137,7 @@ DRIVER = r"""
 int cuInit(unsigned flags) { return getenv("STATUS") ? atoi(getenv("STATUS")) : 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int* count) { return *count = 2, 0; }
-int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, getenv("LOST") && ordinal ? 999 : 0; }
 int cuDeviceGetName(char* name, int n, int device) { return strcpy(name, device ? "A MIG 1g.1gb" : "A\x1b[1mcard"), 0; }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) { return memset(uuid, 0xaa + device, 16), 0; }
 int cuDeviceTotalMem_v2(unsigned long* bytes, int device) { return *bytes = device ? 1000000000 : 8000000000, 0; }
@@ -180,6 +180,9 @@ def test_a_cuda_that_does_not_start_is_a_fault_of_every_card(driver, monkeypatch
     assert gpu_identity.discover() == [] and remedy in gpu_identity.no_gpu_reason()
     monkeypatch.setenv("STATUS", str(cuda_driver.NO_DEVICE))
     assert cuda_driver.query_visible_gpus() == []
+    monkeypatch.delenv("STATUS")
+    monkeypatch.setenv("LOST", "1")
+    assert [gpu.uuid for gpu in cuda_driver.query_visible_gpus()] == [UUID], "a card that is lost costs no other"
 
 
 def test_a_card_that_no_longer_answers_is_named_and_left_out(monkeypatch):

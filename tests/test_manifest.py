@@ -54,13 +54,15 @@ def test_span_and_cost_of_a_whole_run(run):
 
 def test_a_clock_that_is_set_back_in_mid_run_changes_neither_order_nor_span(run, monkeypatch):
     monkeypatch.setenv(jobs.RUN_STARTED, f"{DAY}11:59:58+00:00")
-    monkeypatch.setenv(jobs.RUN_CLOCK, str(time.monotonic() - 102))
+    monkeypatch.setenv(jobs.RUN_CLOCK, f"{time.monotonic() - 102} {jobs.read_boot()}")
     clock = SimpleNamespace(now=lambda zone: datetime(2020, 1, 1, tzinfo=zone), fromisoformat=datetime.fromisoformat)
     monkeypatch.setattr(jobs, "datetime", clock)
     first, second = jobs.now(), jobs.now()
     assert first < second
     times = run.manifest(usd_per_hour=3.6, created_at=second).times
     assert (times.span_s, times.cost_usd) == (pytest.approx(100, abs=1), pytest.approx(0.1, abs=1e-3))
+    monkeypatch.setenv(jobs.RUN_CLOCK, "7.0 another-machine")  # of a job on another node than its run
+    assert jobs.now() == "2020-01-01T00:00:00+00:00" and jobs.seconds_of_run() is None
 
 
 def test_the_seconds_of_jobs_count_a_job_of_two_outputs_once(run):

@@ -74,12 +74,8 @@ def draw(
     except OSError:  # /dev/shm, where its semaphores belong, cannot be written
         pool = ThreadPoolExecutor(1)
     with pool:
-        try:
-            for job in [pool.submit(_draw, *job, dpi) for job in jobs]:
-                job.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for job in [pool.submit(_draw, *job, dpi) for job in jobs]:
+            job.result()
 
 
 def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[str], dpi: float) -> None:

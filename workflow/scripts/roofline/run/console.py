@@ -28,7 +28,7 @@ from roofline.report import screen
 from roofline.report.report_model import build_report
 from roofline.run import again, ending, planned_jobs
 from roofline.run.estimates import estimate_jobs, measures
-from roofline.run.jobs import CONSOLE, RUN_CLOCK, RUN_STARTED, WAITING, count_bytes, find_entry, now
+from roofline.run.jobs import CONSOLE, RUN_CLOCK, RUN_STARTED, WAITING, count_bytes, find_entry, now, read_boot
 from roofline.run.planned_jobs import PlannedJob
 from roofline.table.rows import Roofline
 
@@ -75,7 +75,7 @@ class Console(logging.Handler):
         Snakemake, such as --verbose or --quiet all.
         """
         os.environ.setdefault(RUN_STARTED, now())
-        os.environ.setdefault(RUN_CLOCK, str(time.monotonic()))
+        os.environ.setdefault(RUN_CLOCK, f"{time.monotonic()} {read_boot()}")
         workflow, settings = self._workflow, self._workflow.output_settings
         quiet = {*(settings.quiet or ())}
         unusual = settings.verbose or settings.debug_dag or Quietness.ALL in quiet

@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-import psutil
-
 from roofline.core.terms import UserError, describe_error
 from roofline.records.files import remove_temporary
 from roofline.run.jobs import print_what_can_be_printed
@@ -55,6 +53,8 @@ def _end_run(last_words: Callable[[], str]) -> None:
 
 def _end_started() -> None:
     """End the processes that this one started, and those that they started."""
+    import psutil  # measuring jobs import the API of tools
+
     started = psutil.Process().children(recursive=True)
     for process in started:
         with contextlib.suppress(psutil.Error):  # it may have ended
@@ -73,6 +73,7 @@ class _PlainText(io.TextIOWrapper):
     """An output without control characters, by which a name in an archive or a trace could rule the terminal."""
 
     def write(self, text: str) -> int:
+        """Write a text with a space for each control character."""
         return super().write(CONTROL.sub(" ", text))
 
 

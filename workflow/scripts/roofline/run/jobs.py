@@ -25,7 +25,8 @@ COPIES = RESULTS / "previous" / "again"  # of records that are measured again
 JOBS, JOB_KEYS = Path("logs/jobs.jsonl"), ("rule", "log", "started_at", "ended_at")
 WAITING = Path("logs/.waiting")  # what a job says that waits for another run
 RUN_STARTED = "ROOFLINE_RUN_STARTED"  # the variable with the time, for the manifest
-RUN_CLOCK = "ROOFLINE_RUN_CLOCK"  # the variable with time.monotonic() at that time, which no correction of time moves
+RUN_CLOCK = "ROOFLINE_RUN_CLOCK"  # the variable with time.monotonic() at that time, and the boot since which it counts
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 CONSOLE = "ROOFLINE_CONSOLE"  # the variable that is set where the run shows the lines of its jobs
 AGAIN = "ROOFLINE_AGAIN"  # the variable that is set in a run that measures disturbed records again
 _lines: list[str] = []  # of this process, which is one job
@@ -95,9 +96,17 @@ def _append_entry(**entry: Any) -> None:
 
 
 def seconds_of_run() -> float | None:
-    """Return the seconds since this run was started; None in a job that no run has started."""
-    start = os.environ.get(RUN_CLOCK)
-    return round(time.monotonic() - float(start), 6) if start else None
+    """Return the seconds since this run was started; None in a job that no run of this machine has started."""
+    start, _, boot = os.environ.get(RUN_CLOCK, "").partition(" ")
+    return round(time.monotonic() - float(start), 6) if start and boot == read_boot() else None
+
+
+def read_boot() -> str:
+    """Return what names the time since which this machine counts its monotonic clock."""
+    try:
+        return BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def say(line: str) -> None:

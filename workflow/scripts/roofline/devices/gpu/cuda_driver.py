@@ -5,6 +5,7 @@ for ever the cards that CUDA_VISIBLE_DEVICES named at that moment, and cannot fo
 packages and without this library on its path (`-I -S`), so this module imports the standard library alone.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -73,13 +74,18 @@ def driver_cuda_version() -> int | None:
 
 
 def list_gpus(cuda: ctypes.CDLL) -> list[VisibleGpu]:
-    """Return the cards that the driver's library sees, in its order. Calls cuInit, but makes no context.
+    """Return the cards that the driver's library sees, in its order, without those that it cannot describe. Calls
+    cuInit, but makes no context.
 
-    Raises DriverError where a call of the driver fails.
+    Raises DriverError if the driver does not start.
     """
     _require_success(cuda.cuInit(0))
     count = _call_for_int(cuda.cuDeviceGetCount)
-    return [_describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal)) for ordinal in range(count)]
+    gpus = []
+    for ordinal in range(count):
+        with contextlib.suppress(DriverError):  # it has fallen off the bus
+            gpus.append(_describe_gpu(cuda, _call_for_int(cuda.cuDeviceGet, ordinal)))
+    return gpus
 
 
 def _describe_gpu(cuda: ctypes.CDLL, device: int) -> VisibleGpu:

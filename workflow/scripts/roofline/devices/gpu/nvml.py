@@ -66,18 +66,23 @@ def list_cards() -> tuple[list[NvmlHandle], list[str]]:
     """Return the handles of the cards that answer, in PCI order, and a line for each that no longer does."""
     cards, lost = [], []
     for index in range(query("DeviceGetCount") or 0):
-        import pynvml
-
-        card = None
-        try:
-            card = pynvml.nvmlDeviceGetHandleByIndex(index)
-            pynvml.nvmlDeviceGetUUID(card)
-        except pynvml.NVMLError as error:
-            if getattr(error, "value", None) in LOST:
-                lost.append(f"GPU {index} of NVML does not answer ({error}): {LOST_REMEDY}")
-                continue
-        cards += [card] if card else []
+        error = _find_error(index)
+        if error is not None and error.value in LOST:
+            lost.append(f"GPU {index} of NVML does not answer ({error}): {LOST_REMEDY}")
+        elif card := query("DeviceGetHandleByIndex", index):
+            cards.append(card)
     return sorted(cards, key=_pci_address), lost
+
+
+def _find_error(index: int) -> Any:
+    """Return the NVMLError of a card that does not tell its UUID; None if it does."""
+    import pynvml
+
+    try:
+        pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+    except pynvml.NVMLError as error:
+        return error
+    return None
 
 
 def visible_gpus() -> list[NvmlHandle]:
