@@ -54,6 +54,7 @@ def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
         ({"operator": "gemv"}, "gemm"),
         ({"implementation": "cublas"}, "cuBLASLt"),
         ({"dtype": "fp17"}, "bf16"),
+        ({"operator": "row_norm", "implementation": "welford", "shape": SHAPES["row_norm"]}, "allowed: fp32$"),
         ({"card": "H200"}, "NVIDIA H200"),
         ({"card": "NVIDIA A10", "dtype": "fp8_e4m3"}, "8.9"),
         ({"shape": {"m": 1}}, "'k'"),

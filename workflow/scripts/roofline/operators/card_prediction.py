@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from roofline.core.terms import UserError
 from roofline.devices.gpu.datasheet_gpu import DatasheetGpu
 from roofline.operators.base import Case, Operator, count_rotation_copies
@@ -21,7 +23,7 @@ def predict_cell(
     """
     device = DatasheetGpu(card)
     found = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
-    _choose("dtype", dtype, found.tolerance)
+    _choose("dtype", dtype, {known: known for known in found.tolerance if _computes_in(found, known)})
     try:
         return plan_cell(found, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
@@ -51,6 +53,17 @@ def plan_cell(
     constants = {name: constant[0] for name, constant in operator.constants["gpu"].items()}
     cold = copies is None or is_cold_cell(cell, scope)
     return make_entry(cell, scope, Seals(device.seal, constants), cold)
+
+
+def _computes_in(operator: Operator, dtype: str) -> bool:
+    """Return whether the operator is measured in a dtype: as a ceiling, where shapes are drawn, or by its settings."""
+    if operator.measured_with_ceilings or dtype in operator.drawn_dtypes:
+        return True
+    try:
+        operator.Settings.model_validate({"dtypes": [dtype]})
+    except ValidationError:
+        return False
+    return True
 
 
 def _choose(kind: str, name: str, offered: Mapping[str, Any]) -> Any:
