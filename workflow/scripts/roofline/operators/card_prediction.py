@@ -22,10 +22,10 @@ def predict_cell(
     enough that all are read from memory. Raises UserError in one line for a name or shape that is not there.
     """
     device = DatasheetGpu(card)
-    found = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
-    _choose("dtype", dtype, {known: known for known in found.tolerance if _computes_in(found, known)})
+    chosen = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
+    _choose("dtype", dtype, {name: name for name in chosen.tolerance if _computes_in(chosen, name)})
     try:
-        return plan_cell(found, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
+        return plan_cell(chosen, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
         raise UserError(f"{operator}: the shape lacks {error}") from None
 
@@ -42,14 +42,15 @@ def plan_cell(
 
     Raises UserError in one line for what the card cannot compute.
     """
-    way = _choose("implementation", implementation, {way.name: way for way in operator.implementations_on("gpu")})
+    offered = {offer.name: offer for offer in operator.implementations_on("gpu")}
+    chosen = _choose("implementation", implementation, offered)
     ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
     absent = None if ceiling in device.figures.peaks else device.figures.absent.get(ceiling, f"no peak of {ceiling}")
-    if reason := absent or way.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
+    if reason := absent or chosen.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
         raise UserError(f"{device.identity.name}: {reason}")
     rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
     count = copies or count_rotation_copies(rotated_bytes, device.last_level_cache_bytes)
-    cell, scope = way(operator, device, case, count), scope or way.scopes[0]
+    cell, scope = chosen(operator, device, case, count), scope or chosen.scopes[0]
     constants = {name: constant[0] for name, constant in operator.constants["gpu"].items()}
     cold = copies is None or is_cold_cell(cell, scope)
     return make_entry(cell, scope, Seals(device.seal, constants), cold)
