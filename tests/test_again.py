@@ -3,14 +3,19 @@
 from pathlib import Path
 
 import pytest
-from records_factory import cell, device_record, load_next_to, operator_record, timing, verified
+from records_factory import SEALED, cell, device_record, load_next_to, operator_record, operator_seal, timing, verified
 
 from roofline.records.base import write
+from roofline.records.calibration_record import CalibrationRecord, HostCost
 from roofline.run import again
 from roofline.table.rows import CheckResult
 
 RESULTS, CELLS = Path("results"), 4
 RECORD = RESULTS / "cpu/scan/case.json"
+COST = HostCost(constant="array_operation_s", count=1, amount=1, samples_s=[1e-6], median_s=1e-6)
+CALIBRATION = CalibrationRecord(
+    device="cpu", device_kind="cpu", sealed_at=SEALED, elapsed_s=1.0, host_costs=[COST], constants={}
+)
 
 
 def record(disturbed: int = 0, latency_s: float = 1.0, **fields):
@@ -92,15 +97,24 @@ def test_what_the_last_run_found_disturbed_and_this_one_asks_for_is_measured_aga
     both = ["results/cpu/b.json", "results/cpu/calibration.json"]
     assert again.list_disturbed_records(RESULTS, [*asked, "cpu/calibration"]) == both
     noted = CheckResult(result="note", records=["cpu/calibration.json"], **known)
-    write(table.model_copy(update={"checks": [noted]}), RESULTS / "roofline.json")
+    calibration_alone = table.model_copy(update={"checks": [noted]})
+    assert calibration_alone.disturbed_records == []
+    write(calibration_alone, RESULTS / "roofline.json")
     assert again.list_disturbed_records(RESULTS, ["cpu/calibration"]) == ["results/cpu/calibration.json"]
 
 
 def test_what_another_calibration_sealed_is_not_kept(results):
     calibration, ceiling = RESULTS / "cpu/calibration.json", RESULTS / "cpu/bandwidth/dram.json"
+    seal = RECORD.with_name("prediction.json")
     write(record(1, seals={"cpu/calibration.json": "0" * 64}), RECORD)
     write(record(1), ceiling)
+    write(operator_seal("cpu", "scan"), seal)
+    write(CALIBRATION, calibration)
+    earlier = content(calibration)
     again.copy_aside(RESULTS, [str(path) for path in (RECORD, ceiling, calibration)], stale=[])
     for path in (RECORD, ceiling):
         write(record(2), path)
-    assert again.keep_less_disturbed(RESULTS, [str(RECORD), str(ceiling), str(calibration)]) == [ceiling]
+    write(CALIBRATION.model_copy(update={"elapsed_s": 2.0}), calibration)
+    assert again.keep_less_disturbed(RESULTS, [str(path) for path in (RECORD, ceiling, calibration, seal)]) == [ceiling]
+    calibration.unlink()
+    assert again.restore_missing(RESULTS) == [calibration] and content(calibration) == earlier

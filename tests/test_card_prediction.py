@@ -37,6 +37,11 @@ def test_a_card_by_its_name_is_what_its_driver_reports(archive):
     assert device.properties == reported
 
 
+def test_parts_of_k_that_fill_a_card_are_rounded_to_no_more():
+    shape = {"m": 256, "n": 1152, "k": 14128}  # 18 tiles with 6 parts of k each, on 108 multiprocessors
+    assert predict_cell("gemm", "cuBLASLt", shape, "bf16", "NVIDIA A100-SXM4-80GB").gpu_time_s > 0
+
+
 def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
     cell = "gemm", "cuBLASLt_graph", {"m": 8, "n": 2048, "k": 2048}, "bf16", "NVIDIA H200"
     cold, warm, rotated = (predict_cell(*cell, copies=copies).gpu_time_s for copies in (None, 1, 40))
@@ -49,6 +54,7 @@ def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
         ({"operator": "gemv"}, "gemm"),
         ({"implementation": "cublas"}, "cuBLASLt"),
         ({"dtype": "fp17"}, "bf16"),
+        ({"operator": "row_norm", "implementation": "welford", "shape": SHAPES["row_norm"]}, "allowed: fp32$"),
         ({"card": "H200"}, "NVIDIA H200"),
         ({"card": "NVIDIA A10", "dtype": "fp8_e4m3"}, "8.9"),
         ({"shape": {"m": 1}}, "'k'"),

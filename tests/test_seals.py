@@ -5,12 +5,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from records_factory import US, bandwidth_record, cell, hashes_of, operator_record, peak_record, results
+from records_factory import SEALED, US, bandwidth_record, cell, hashes_of, operator_record, peak_record, results
 
 from roofline.core.terms import UserError
+from roofline.measure.sealing import MEASURED_SOURCE
 from roofline.operators.drawing import draw_shapes
 from roofline.operators.registry import builtin_operators
 from roofline.records.base import write
+from roofline.records.calibration_record import CalibrationRecord, HostCost
 from roofline.records.operator_record import CellRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import CostTerms, SealedEntry
 from roofline.table.run_records import read_results
@@ -63,6 +65,17 @@ def test_a_seal_that_was_changed_after_the_measurements(run):
 def test_a_record_without_its_seals(run):
     record(run, SCAN).seals = {}
     assert lines(run) == [f"{SCAN} does not carry {SEAL}", f"{SCAN} does not carry {SCAN_SEAL}"]
+
+
+def test_a_seal_with_other_costs_than_the_calibration_measured(run):
+    cost, path = HostCost(constant="launch_s", count=1, amount=1, samples_s=[1e-6], median_s=1e-6), SCAN_SEAL
+    calibration = CalibrationRecord(
+        device="gpu0", device_kind="gpu", sealed_at=SEALED, elapsed_s=1, host_costs=[cost], constants={"launch_s": 1e-6}
+    )
+    run.seals["gpu0/calibration.json"] = calibration
+    for sealed_s, broken in ((1e-6, []), (2e-6, [f"{path} does not follow from gpu0/calibration.json"])):
+        run.seals[path].constants["launch_s"], run.seals[path].constant_sources["launch_s"] = sealed_s, MEASURED_SOURCE
+        assert [line for line in lines(run) if line.startswith(path)] == broken
 
 
 # ---------------------------------------------------------------- predictions

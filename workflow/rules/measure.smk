@@ -20,7 +20,7 @@ rule device_query:
         "../scripts/device_query.py"
 
 
-# Calls cost more while other GPUs are measured: it is measured anew if these are no longer the same.
+# It runs alone, like all seals, and anew if the GPUs change that are measured next to its own: calls may cost more then.
 rule calibration:
     input:
         device="results/{device}/device_query.json",

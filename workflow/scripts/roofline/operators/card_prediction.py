@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from roofline.core.terms import UserError
 from roofline.devices.gpu.datasheet_gpu import DatasheetGpu
 from roofline.operators.base import Case, Operator, count_rotation_copies
@@ -20,10 +22,10 @@ def predict_cell(
     enough that all are read from memory. Raises UserError in one line for a name or shape that is not there.
     """
     device = DatasheetGpu(card)
-    found = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
-    _choose("dtype", dtype, found.tolerance)
+    chosen = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
+    _choose("dtype", dtype, {name: name for name in chosen.tolerance if _computes_in(chosen, name)})
     try:
-        return plan_cell(found, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
+        return plan_cell(chosen, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
         raise UserError(f"{operator}: the shape lacks {error}") from None
 
@@ -40,17 +42,29 @@ def plan_cell(
 
     Raises UserError in one line for what the card cannot compute.
     """
-    way = _choose("implementation", implementation, {way.name: way for way in operator.implementations_on("gpu")})
+    offered = {offer.name: offer for offer in operator.implementations_on("gpu")}
+    chosen = _choose("implementation", implementation, offered)
     ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
     absent = None if ceiling in device.figures.peaks else device.figures.absent.get(ceiling, f"no peak of {ceiling}")
-    if reason := absent or way.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
+    if reason := absent or chosen.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
         raise UserError(f"{device.identity.name}: {reason}")
     rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
     count = copies or count_rotation_copies(rotated_bytes, device.last_level_cache_bytes)
-    cell, scope = way(operator, device, case, count), scope or way.scopes[0]
+    cell, scope = chosen(operator, device, case, count), scope or chosen.scopes[0]
     constants = {name: constant[0] for name, constant in operator.constants["gpu"].items()}
     cold = copies is None or is_cold_cell(cell, scope)
     return make_entry(cell, scope, Seals(device.seal, constants), cold)
+
+
+def _computes_in(operator: Operator, dtype: str) -> bool:
+    """Return whether the operator is measured in a dtype: as a ceiling, where shapes are drawn, or by its settings."""
+    if operator.measured_with_ceilings or dtype in operator.drawn_dtypes:
+        return True
+    try:
+        operator.Settings.model_validate({"dtypes": [dtype]})
+    except ValidationError:
+        return False
+    return True
 
 
 def _choose(kind: str, name: str, offered: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from roofline.records.base import read
 from roofline.records.blocks import MeasuredRecord, disturbed_share
 from roofline.records.device_record import DeviceRecord
+from roofline.records.operator_record import JobRecord
 from roofline.run.jobs import COPIES
 from roofline.table.rows import Roofline
 from roofline.table.run_records import read_record
@@ -26,23 +27,28 @@ def list_disturbed_records(results: Path, record_names: Collection[str]) -> list
 def copy_aside(results: Path, records: Collection[str], stale: Collection[str]) -> None:
     """Copy these records and those next to them, which their jobs may measure too.
 
-    Stale ones are left out, since what other settings gave is kept in no case. So are calibrations, and records that
-    carry the hash of one that is measured again: a new seal does not hold for what was measured before it.
+    Stale ones are left out, since what other settings gave is kept in no case. So are records that carry the hash of a
+    calibration that is measured again: a new seal does not hold for what was measured before it.
     """
     calibrations = {path for path in records if path.endswith(CALIBRATION)}
-    for folder in {Path(record).parent for record in records if record not in calibrations}:
-        for path in folder.glob("*.json"):
-            sealed = {str(results / seal) for seal in getattr(read_record(path), "seals", {})}
-            if str(path) not in stale and sealed.isdisjoint(calibrations):
-                aside = COPIES / path.relative_to(results)
-                aside.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, aside)
+    folders = {Path(record).parent for record in records if record not in calibrations}
+    beside = [path for folder in folders for path in folder.glob("*.json")]
+    for path in [*beside, *map(Path, calibrations)]:
+        record = None if str(path) in stale else read_record(path)
+        if not isinstance(record, MeasuredRecord):  # stale, or the seal of an operator
+            continue
+        sealed = record.seals if isinstance(record, JobRecord) else {}
+        if calibrations.isdisjoint(str(results / seal) for seal in sealed):
+            aside = COPIES / path.relative_to(results)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, aside)
 
 
 def keep_less_disturbed(results: Path, outputs: Iterable[str]) -> list[Path]:
     """Put the copies of a job's outputs back, unless the new record is less disturbed, and return their paths.
 
     A copy that was measured under other seals is not put back: a new record of a link predicts its all-reduces anew.
+    Nor is a calibration: what follows from it is measured in the state of the new one.
     """
     kept = []
     for path in map(Path, outputs):
@@ -73,7 +79,7 @@ def restore_missing(results: Path) -> list[Path]:
 
 def _same_seals(aside: Path, path: Path) -> bool:
     old, new = read_record(aside), read_record(path)
-    return getattr(old, "seals", None) == getattr(new, "seals", None)
+    return isinstance(old, JobRecord) and isinstance(new, JobRecord) and old.seals == new.seals
 
 
 def _share(results: Path, path: Path) -> float:

@@ -692,6 +692,12 @@ class Roofline(TableRow):
         return [check for check in self.checks if check.result == "fail" and check.doubts_figures]
 
     @property
+    def disturbed_records(self) -> list[str]:
+        """The records of figures that a failed check names: without calibrations, which doubt predictions alone."""
+        records = {record for failure in self.doubting_failures for record in failure.records}
+        return sorted(record for record in records if not record.endswith("/calibration.json"))
+
+    @property
     def records_to_repeat(self) -> list[str]:
         """The records that `make AGAIN=1` measures again: those that a failed check names, and disturbed calibrations,
         which doubt no figure but every prediction."""

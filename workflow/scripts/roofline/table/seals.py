@@ -45,6 +45,7 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     """
     measured = [(path, record) for path, record in results.measured if record.device == device]
     lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
+    lines += _find_unlike_constants(device, results)
     lines += _find_unlike_all_reduces(device, results, sha256)
     for path, predictions in results.predictions:
         if predictions.device == device:
@@ -78,6 +79,19 @@ def count_recomputed(results: Results) -> tuple[int, int]:
 
 def _has_present_entry(cell: PredictedCell) -> bool:
     return cell.entry is not None and cell.entry.code_sha256 == prediction_code_sha256()
+
+
+def _find_unlike_constants(device: str, results: Results) -> Iterator[str]:
+    """A line for each seal of an operator with another value of a cost than the calibration measured."""
+    calibration = results.seals.get(f"{device}/calibration.json")
+    for path, seal in results.seals.items():
+        if not isinstance(seal, OperatorPredictionRecord) or not isinstance(calibration, CalibrationRecord):
+            continue
+        measured = {
+            name: seal.constants[name] for name, source in seal.constant_sources.items() if source == MEASURED_SOURCE
+        }
+        if seal.device == device and not measured.items() <= calibration.constants.items():
+            yield f"{path} does not follow from {device}/calibration.json"
 
 
 def _find_unlike_all_reduces(device: str, results: Results, sha256: Mapping[str, str]) -> Iterator[str]:

@@ -144,7 +144,7 @@ class CudaGemm(CudaImplementation, GemmImplementation):
             "share": "stream_share",
             "compute_share": compute_share,
             "compute_adds": loads_hide,
-            "filled": products / (self.device.multiprocessors * tiling.executed_products),
+            "filled": min(1.0, products / (self.device.multiprocessors * tiling.executed_products)),  # rounded above 1
         }
 
     def memory_bytes(self, scope: str | None) -> int:

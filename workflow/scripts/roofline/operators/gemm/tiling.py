@@ -15,7 +15,7 @@ TILE_ROWS = (64, 128, 192, 256)
 TILE_COLUMNS = tuple(range(8, 257, 8))
 LARGEST_TILE = 128 * 256  # its sums fill the registers of a multiprocessor
 PARTS_OF_K = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-LEAST_DEPTH = 64  # of k in a part
+LEAST_PART_DEPTH = 64  # of k in a part
 # Multiply-adds per second and multiprocessor of operands of one byte on Hopper, by which kernels are chosen everywhere.
 CHOICE_RATE = 7.5e12
 SUM_BYTES = 4  # of a sum that the parts of a tile hand over
@@ -75,7 +75,7 @@ def choose_tiling(
 
 def _tilings(m: int, n: int, k: int, operand_bytes: float, multiprocessors: int) -> Iterator[Tiling]:
     """Yield every tiling, with rows of tiles along either side of C."""
-    parts_of_k = [parts for parts in PARTS_OF_K if parts == 1 or k >= parts * LEAST_DEPTH]
+    parts_of_k = [parts for parts in PARTS_OF_K if parts == 1 or k >= parts * LEAST_PART_DEPTH]
     for rows, columns in itertools.product(TILE_ROWS, TILE_COLUMNS):
         if rows * columns > LARGEST_TILE:
             continue
