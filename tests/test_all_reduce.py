@@ -192,6 +192,8 @@ def test_of_three_cards_a_slow_one_is_named_and_its_neighbours_are_not():
     assert verdicts == {"gpu0": "pass", "gpu1": "pass", "gpu2": "fail"}
     rates = {row.device: row.value for row in list_quantities(table) if row.key == f"all_reduce/{KIB * KIB}"}
     assert rates["gpu0"] == rates["gpu1"] == pytest.approx(2 * rates["gpu2"])
+    disturbed, of_disturbed = all_reduce_run({("gpu0", "gpu1"): quick, ("gpu1", "gpu2"): slow}, other_processes=1)
+    assert not [check for check in build_table(disturbed, sha256=of_disturbed).checks if "all-reduce" in check.check]
     pair, of_pair = all_reduce_run({("gpu0", "gpu1"): slow})
     keys = [row.key for row in list_quantities(build_table(pair, sha256=of_pair)) if "all_reduce" in row.key]
     assert keys == [f"all_reduce_gpu1/{KIB}", f"all_reduce_gpu1/{KIB * KIB}"]
