@@ -1,5 +1,7 @@
 """All-reduces between GPUs: kernels on two stand-in cards, predictions, rows, and a slow card among three."""
 
+from types import SimpleNamespace
+
 import pytest
 from fake_gpu import open_gpu, replace_kernels
 from records_factory import bandwidth_record, device_record, hashes_of, load_next_to, results, stream, timing
@@ -9,6 +11,7 @@ from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB
 from roofline.devices.discovery import level_name, memory_levels, peer_name
 from roofline.devices.gpu.all_reduce_pair import AllReducePair, Grid
+from roofline.devices.gpu.nccl import NcclPair
 from roofline.measure.all_reduce import measure_after_product, measure_ours
 from roofline.measure.all_reduce_sealing import seal_all_reduces
 from roofline.records.all_reduce_record import AllReduceRecord, AllReduceTrial, TimedAllReduce
@@ -74,6 +77,16 @@ def test_cards_that_may_not_access_one_another_are_skipped_and_nothing_is_predic
         AllReducePair(device)
     skipped = link("gpu0", "gpu1").model_copy(update={"bandwidths": [], "latencies": []})
     assert seal_all_reduces(skipped, "gpu0/bandwidth/p2p_gpu1.json", "0", "gpu", AT).sizes == []
+
+
+def test_cards_that_nccl_cannot_connect_are_a_reason(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no space left on /dev/shm")
+
+    cards = SimpleNamespace(initAll=lambda numbers: [SimpleNamespace(allReduce=refuse) for _ in numbers])
+    nccl = SimpleNamespace(NcclCommunicator=cards, groupStart=lambda: None, NCCL_SUM=0)
+    with pytest.raises(UnsupportedError, match="/dev/shm"):
+        NcclPair(nccl, AllReducePair(open_gpu(monkeypatch, **SMALL)))
 
 
 def test_all_blocks_of_a_grid_fit_on_the_card_at_once(monkeypatch):
