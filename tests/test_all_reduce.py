@@ -194,6 +194,7 @@ def test_what_another_program_disturbed_is_marked_and_to_be_measured_again():
     table = build_table(run, sha256=hashes)
     (row,) = table.all_reduces
     assert {size.doubt for size in row.sizes} == {"disturbed"} and row.median_sealed_error is None
+    assert {size.nccl_graph_time_s for size in row.sizes} == {None}
     assert table.records_to_repeat == ["gpu0/bandwidth/all_reduce_gpu1.json"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from roofline.core.all_reduce_model import bound_time_s
-from roofline.core.repeatability import find_doubt
+from roofline.core.repeatability import Doubt, find_doubt
 from roofline.core.statistics import median
 from roofline.records.all_reduce_record import (
     AllReduceImplementation,
@@ -51,7 +51,18 @@ def _sizes(
         timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
         return {timed.size_bytes: timed for timed in timed}
 
-    in_graphs, eager = of("nccl_graph"), of("nccl_eager")
+    def doubt_of(timed: TimedAllReduce) -> Doubt | None:
+        return find_doubt(
+            kind="gpu",
+            samples=len(timed.timing.samples_s),
+            disturbed=is_record_disturbed(record, timed.timing.contention, timed.states, "gpu"),
+            throttled=timed.timing.all_throttled,
+        )
+
+    def undoubted_s(implementation: AllReduceImplementation) -> dict[int, float]:
+        return {size: timed.timing.median_s for size, timed in of(implementation).items() if not doubt_of(timed)}
+
+    in_graphs_s, eager_s = undoubted_s("nccl_graph"), undoubted_s("nccl_eager")
     for size, ours in of("ours").items():
         time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
         bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
@@ -66,13 +77,8 @@ def _sizes(
             fraction_of_bound=bound_s and bound_s / time_s,
             sealed_time_s=predicted_s,
             sealed_time_error=predicted_s and predicted_s / time_s - 1,
-            nccl_graph_time_s=in_graphs[size].timing.median_s if size in in_graphs else None,
-            nccl_eager_time_s=eager[size].timing.median_s if size in eager else None,
+            nccl_graph_time_s=in_graphs_s.get(size),
+            nccl_eager_time_s=eager_s.get(size),
             largest_relative_error=ours.largest_relative_error,
-            doubt=find_doubt(
-                kind="gpu",
-                samples=len(ours.timing.samples_s),
-                disturbed=is_record_disturbed(record, ours.timing.contention, ours.states, "gpu"),
-                throttled=ours.timing.all_throttled,
-            ),
+            doubt=doubt_of(ours),
         )

@@ -259,7 +259,7 @@ class AllReduceSize(TableRow):
     fraction_of_bound: Positive | None = Field(description="bound_time_s over time_s")
     sealed_time_s: Positive | None = Field(description="predicted before the first size was timed")
     sealed_time_error: float | None = Field(description=ERROR)
-    nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without NCCL")
+    nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without it, or disturbed")
     nccl_eager_time_s: Positive | None = Field(description="by NCCL, launched one by one from a process for each card")
     largest_relative_error: NotNegative = Field(description="of our sums from those in fp64")
     doubt: Doubt | None = Field(description=DOUBT)
