@@ -14,7 +14,7 @@ from roofline.devices.gpu.all_reduce_pair import AllReducePair, Grid
 from roofline.devices.gpu.nccl import NcclPair
 from roofline.measure.all_reduce import measure_after_product, measure_ours
 from roofline.measure.all_reduce_sealing import seal_all_reduces
-from roofline.records.all_reduce_record import AllReduceRecord, AllReduceTrial, TimedAllReduce
+from roofline.records.all_reduce_record import AfterProduct, AllReduceRecord, AllReduceTrial, TimedAllReduce
 from roofline.records.bandwidth_record import Latency, Peer
 from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
@@ -156,6 +156,14 @@ def all_reduce_run(times_s, **load):
             peer=of_link.peer,
             all_reduces=timed,
             nccl_version="2.28.9",
+            after_product=AfterProduct(
+                product="made up",
+                size_bytes=KIB,
+                product_time_s=20e-6,
+                together_time_s=23e-6,
+                entry_skew_s=None,
+                sm_clock_mhz=None,
+            ),
             seals={f"{device}/prediction.json": hashes[f"{device}/prediction.json"], seal_path: f"of {seal_path}"},
             started_at=AT,
             elapsed_s=5.0,
@@ -172,6 +180,7 @@ def test_a_row_has_ours_next_to_nccl_the_bound_and_the_sealed_time():
     assert (small.time_s, small.nccl_graph_time_s, small.nccl_eager_time_s) == (2e-6, 6e-6, None)
     assert small.sealed_time_s == pytest.approx(1.15e-6 + LATENCY_S + KIB / 368e9)
     assert (small.bound_time_s, large.bound_time_s) == (LATENCY_S, pytest.approx(KIB * KIB / 368e9))
+    assert row.after_product.size_bytes == KIB
     assert small.fraction_of_bound < large.fraction_of_bound < 1
     assert row.median_sealed_error == pytest.approx((abs(small.sealed_time_error) + abs(large.sealed_time_error)) / 2)
     assert not table.devices["gpu0"].violations
@@ -195,6 +204,7 @@ def test_what_another_program_disturbed_is_marked_and_to_be_measured_again():
     (row,) = table.all_reduces
     assert {size.doubt for size in row.sizes} == {"disturbed"} and row.median_sealed_error is None
     assert {size.nccl_graph_time_s for size in row.sizes} == {None}
+    assert row.after_product is None
     assert table.records_to_repeat == ["gpu0/bandwidth/all_reduce_gpu1.json"]
 
 

@@ -30,7 +30,8 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
         sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
         errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
         yield AllReduceRow(
-            **copy_fields(record, "device", "after_product", "nccl_version", "nccl_skipped_reason"),
+            **copy_fields(record, "device", "nccl_version", "nccl_skipped_reason"),
+            after_product=record.after_product if _is_quiet(record) else None,
             peer=record.peer.peer,
             sizes=sizes,
             median_sealed_error=median(errors) if errors else None,
@@ -51,18 +52,12 @@ def _sizes(
         timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
         return {timed.size_bytes: timed for timed in timed}
 
-    def doubt_of(timed: TimedAllReduce) -> Doubt | None:
-        return find_doubt(
-            kind="gpu",
-            samples=len(timed.timing.samples_s),
-            disturbed=is_record_disturbed(record, timed.timing.contention, timed.states, "gpu"),
-            throttled=timed.timing.all_throttled,
-        )
-
     def undoubted_s(implementation: AllReduceImplementation) -> dict[int, float]:
-        return {size: timed.timing.median_s for size, timed in of(implementation).items() if not doubt_of(timed)}
+        timed_by_size = of(implementation).items()
+        return {size: timed.timing.median_s for size, timed in timed_by_size if not _find_doubt(record, timed)}
 
-    in_graphs_s, eager_s = undoubted_s("nccl_graph"), undoubted_s("nccl_eager")
+    in_graphs_s = undoubted_s("nccl_graph")
+    eager_s = undoubted_s("nccl_eager") if _is_quiet(record) else {}
     for size, ours in of("ours").items():
         time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
         bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
@@ -80,5 +75,20 @@ def _sizes(
             nccl_graph_time_s=in_graphs_s.get(size),
             nccl_eager_time_s=eager_s.get(size),
             largest_relative_error=ours.largest_relative_error,
-            doubt=doubt_of(ours),
+            doubt=_find_doubt(record, ours),
         )
+
+
+def _find_doubt(record: AllReduceRecord, timed: TimedAllReduce) -> Doubt | None:
+    return find_doubt(
+        kind="gpu",
+        samples=len(timed.timing.samples_s),
+        disturbed=is_record_disturbed(record, timed.timing.contention, timed.states, "gpu"),
+        throttled=timed.timing.all_throttled,
+    )
+
+
+def _is_quiet(record: AllReduceRecord) -> bool:
+    """Return whether nothing disturbed any all-reduce of a record. Eager ones and those after a product count only
+    then: other load is not read next to them."""
+    return not any(_find_doubt(record, timed) for timed in record.all_reduces)

@@ -260,7 +260,9 @@ class AllReduceSize(TableRow):
     sealed_time_s: Positive | None = Field(description="predicted before the first size was timed")
     sealed_time_error: float | None = Field(description=ERROR)
     nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without it, or disturbed")
-    nccl_eager_time_s: Positive | None = Field(description="by NCCL, launched one by one from a process for each card")
+    nccl_eager_time_s: Positive | None = Field(
+        description="by NCCL, launched one by one from a process for each card; null if any all-reduce was disturbed"
+    )
     largest_relative_error: NotNegative = Field(description="of our sums from those in fp64")
     doubt: Doubt | None = Field(description=DOUBT)
 
@@ -274,7 +276,9 @@ class AllReduceRow(TableRow):
     median_sealed_error: NotNegative | None = Field(
         description="a fraction: the median of |predicted - measured| / measured of the sizes without a doubt"
     )
-    after_product: AfterProduct | None = Field(description="all-reduces that each follow a product of matrices")
+    after_product: AfterProduct | None = Field(
+        description="each after a product of matrices; null if any all-reduce was disturbed"
+    )
     nccl_version: str | None
     nccl_skipped_reason: str | None = Field(description="why NCCL was not timed")
     record: str
