@@ -1,5 +1,7 @@
 """All-reduces between GPUs: kernels on two stand-in cards, predictions, rows, and a slow card among three."""
 
+from types import SimpleNamespace
+
 import pytest
 from fake_gpu import open_gpu, replace_kernels
 from records_factory import bandwidth_record, device_record, hashes_of, load_next_to, results, stream, timing
@@ -9,9 +11,10 @@ from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB
 from roofline.devices.discovery import level_name, memory_levels, peer_name
 from roofline.devices.gpu.all_reduce_pair import AllReducePair, Grid
+from roofline.devices.gpu.nccl import NcclPair
 from roofline.measure.all_reduce import measure_after_product, measure_ours
 from roofline.measure.all_reduce_sealing import seal_all_reduces
-from roofline.records.all_reduce_record import AllReduceRecord, AllReduceTrial, TimedAllReduce
+from roofline.records.all_reduce_record import AfterProduct, AllReduceRecord, AllReduceTrial, TimedAllReduce
 from roofline.records.bandwidth_record import Latency, Peer
 from roofline.report.pages import build_pages
 from roofline.report.report_model import build_report
@@ -74,6 +77,16 @@ def test_cards_that_may_not_access_one_another_are_skipped_and_nothing_is_predic
         AllReducePair(device)
     skipped = link("gpu0", "gpu1").model_copy(update={"bandwidths": [], "latencies": []})
     assert seal_all_reduces(skipped, "gpu0/bandwidth/p2p_gpu1.json", "0", "gpu", AT).sizes == []
+
+
+def test_cards_that_nccl_cannot_connect_are_a_reason(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no space left on /dev/shm")
+
+    cards = SimpleNamespace(initAll=lambda numbers: [SimpleNamespace(allReduce=refuse) for _ in numbers])
+    nccl = SimpleNamespace(NcclCommunicator=cards, groupStart=lambda: None, NCCL_SUM=0)
+    with pytest.raises(UnsupportedError, match="/dev/shm"):
+        NcclPair(nccl, AllReducePair(open_gpu(monkeypatch, **SMALL)))
 
 
 def test_all_blocks_of_a_grid_fit_on_the_card_at_once(monkeypatch):
@@ -143,6 +156,14 @@ def all_reduce_run(times_s, **load):
             peer=of_link.peer,
             all_reduces=timed,
             nccl_version="2.28.9",
+            after_product=AfterProduct(
+                product="made up",
+                size_bytes=KIB,
+                product_time_s=20e-6,
+                together_time_s=23e-6,
+                entry_skew_s=None,
+                sm_clock_mhz=None,
+            ),
             seals={f"{device}/prediction.json": hashes[f"{device}/prediction.json"], seal_path: f"of {seal_path}"},
             started_at=AT,
             elapsed_s=5.0,
@@ -159,6 +180,7 @@ def test_a_row_has_ours_next_to_nccl_the_bound_and_the_sealed_time():
     assert (small.time_s, small.nccl_graph_time_s, small.nccl_eager_time_s) == (2e-6, 6e-6, None)
     assert small.sealed_time_s == pytest.approx(1.15e-6 + LATENCY_S + KIB / 368e9)
     assert (small.bound_time_s, large.bound_time_s) == (LATENCY_S, pytest.approx(KIB * KIB / 368e9))
+    assert row.after_product.size_bytes == KIB
     assert small.fraction_of_bound < large.fraction_of_bound < 1
     assert row.median_sealed_error == pytest.approx((abs(small.sealed_time_error) + abs(large.sealed_time_error)) / 2)
     assert not table.devices["gpu0"].violations
@@ -181,6 +203,8 @@ def test_what_another_program_disturbed_is_marked_and_to_be_measured_again():
     table = build_table(run, sha256=hashes)
     (row,) = table.all_reduces
     assert {size.doubt for size in row.sizes} == {"disturbed"} and row.median_sealed_error is None
+    assert {size.nccl_graph_time_s for size in row.sizes} == {None}
+    assert row.after_product is None
     assert table.records_to_repeat == ["gpu0/bandwidth/all_reduce_gpu1.json"]
 
 
@@ -192,6 +216,8 @@ def test_of_three_cards_a_slow_one_is_named_and_its_neighbours_are_not():
     assert verdicts == {"gpu0": "pass", "gpu1": "pass", "gpu2": "fail"}
     rates = {row.device: row.value for row in list_quantities(table) if row.key == f"all_reduce/{KIB * KIB}"}
     assert rates["gpu0"] == rates["gpu1"] == pytest.approx(2 * rates["gpu2"])
+    disturbed, of_disturbed = all_reduce_run({("gpu0", "gpu1"): quick, ("gpu1", "gpu2"): slow}, other_processes=1)
+    assert not [check for check in build_table(disturbed, sha256=of_disturbed).checks if "all-reduce" in check.check]
     pair, of_pair = all_reduce_run({("gpu0", "gpu1"): slow})
     keys = [row.key for row in list_quantities(build_table(pair, sha256=of_pair)) if "all_reduce" in row.key]
     assert keys == [f"all_reduce_gpu1/{KIB}", f"all_reduce_gpu1/{KIB * KIB}"]

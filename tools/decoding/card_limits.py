@@ -65,7 +65,8 @@ def _find_link(run: api.Run, device: str) -> CardLink | None:
     rows = [row for row in run.roofline.ceilings if row.device == device and row.kind == "memory" and row.both_ways]
     both_gb_per_s = [row.gb_per_s for row in rows if row.peer and not row.doubt]
     reduced = [size for row in run.roofline.all_reduces if device in (row.device, row.peer) for size in row.sizes]
-    seconds = {size.size_bytes: size.time_s for size in reduced if not size.doubt}
+    # Of a size, the fastest pair comes last and stays.
+    seconds = dict(sorted(((size.size_bytes, size.time_s) for size in reduced if not size.doubt), reverse=True))
     if both_gb_per_s:
         all_reduces = {PAIR: seconds} if seconds else {}
         return CardLink(max(both_gb_per_s) / 2, "as measured between two cards", all_reduces)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy
 
+from roofline.api import bound_all_reduce_s
+
 # The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
 # (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08).
 START_S = 2.25e-6
@@ -21,13 +23,11 @@ class CardLink:
     def all_reduce_s(self, cards: int, size_bytes: int) -> float:
         """Return the seconds of an all-reduce: as measured for so many cards, between its sizes along a line.
 
-        Otherwise the estimate: a start, and the bytes over the link. A switch that adds up lets each card send and
-        receive S (1 + 1 / n), and without it a ring sends 2 S (n - 1) / n: the fewer count.
+        Otherwise the estimate: a start, and the least time of the bytes on the link.
         """
         if times := self.all_reduces.get(cards):
             return interpolate(times, size_bytes)
-        sent_bytes = size_bytes * min(1 + 1 / cards, 2 * (cards - 1) / cards)
-        return START_S + sent_bytes / (self.gb_per_s * 1e9)
+        return START_S + bound_all_reduce_s(size_bytes, self.gb_per_s, cards)
 
     def gather_s(self, cards: int, size_bytes: int) -> float:
         """Return the estimated seconds until a card has the parts of all others: a start, and what it receives."""

@@ -1,7 +1,7 @@
 """Communication between GPUs: its kernels, the bytes that a link must carry for a call, and the rate of that link."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -64,15 +64,15 @@ def find_link(run: Run, device: str) -> Link | None:
     if nvlink := run.devices[device].datasheet.nvlink:
         measured = measured or [Link("NVLink's datasheet", nvlink.gb_per_s)]
     fastest = max(measured, key=lambda link: link.gb_per_s, default=None)
-    return fastest and replace(fastest, all_reduces=tuple(sorted(_list_all_reduces(run, device))))
+    return fastest and replace(fastest, all_reduces=tuple(sorted(_find_all_reduces(run, device).items())))
 
 
-def _list_all_reduces(run: Run, device: str) -> Iterator[tuple[int, float]]:
-    """Yield the sizes that a card and another added up, and the seconds of the fastest way."""
-    for row in run.roofline.all_reduces:
-        if device in (row.device, row.peer):
-            for size in (size for size in row.sizes if not size.doubt):
-                yield size.size_bytes, min(size.time_s, size.nccl_graph_time_s or size.time_s)
+def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
+    """Return the seconds of each size that a card and another added up, by the fastest way and pair."""
+    rows = [row for row in run.roofline.all_reduces if device in (row.device, row.peer)]
+    sizes = [size for row in rows for size in row.sizes if not size.doubt]
+    times_s = [(size.size_bytes, min(size.time_s, size.nccl_graph_time_s or size.time_s)) for size in sizes]
+    return dict(sorted(times_s, reverse=True))  # of a size, the fastest comes last and stays
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,8 @@ def test_a_run_of_two_cards_has_the_times_of_their_exchanges():
     sizes = [SimpleNamespace(size_bytes=size, time_s=time_s, doubt=doubt) for size, time_s, doubt in SIZES]
     link = {"device": "gpu0", "kind": "memory", "both_ways": True, "peer": "gpu1", "gb_per_s": 780.0, "doubt": None}
     reduced = SimpleNamespace(device="gpu0", peer="gpu1", sizes=sizes)
-    roofline = SimpleNamespace(ceilings=[SimpleNamespace(**link)], all_reduces=[reduced])
+    slow = SimpleNamespace(device="gpu2", peer="gpu0", sizes=[SimpleNamespace(size_bytes=1024, time_s=1, doubt=None)])
+    roofline = SimpleNamespace(ceilings=[SimpleNamespace(**link)], all_reduces=[reduced, slow])
     found = card_limits._find_link(SimpleNamespace(roofline=roofline), "gpu0")
     assert found.gb_per_s == 390 and found.all_reduces == {2: {1024: 2.3e-6, 16384: 2.6e-6}}
     assert [found.origin_of(cards) for cards in (2, 4)] == ["measured", "estimated"]

@@ -2,6 +2,7 @@
 
 import gc
 from collections import deque
+from dataclasses import replace
 from functools import cache
 from weakref import ref
 
@@ -21,8 +22,11 @@ from reference import dequantise, layer_shapes, run_layer
 from roofline.api import array_dtype
 from roofline.api import product_kernel as products
 from roofline.devices import discovery
+from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import read_kernel_source
 from roofline.operators.decode_attention.attention_arithmetic import reference_attention
+from roofline.plan import settings
+from roofline.plan.targets import Cells
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64}
 OPERATOR = split_step.SplitStep()
@@ -242,6 +246,15 @@ def test_a_step_counts_the_work_of_one_card():
     whole = decode_step.DecodeStep()
     assert OPERATOR.flops(case) == whole.flops(case) // 2
     assert OPERATOR.bytes(case) == pytest.approx(whole.bytes(case) / 2, rel=1e-3)
+
+
+def test_a_step_takes_two_of_three_cards():
+    names = ["gpu0", "gpu1", "gpu2"]
+    card = Identity("", "gpu", "NVIDIA H200", "", "580", 1 << 37, 1 << 37, 1 << 23, "9.0")
+    cards = {name: replace(card, device=name, uuid=name) for name in names}
+    checked = settings.complete({"operators": [split_step.__file__], "devices": names})
+    cells = Cells(checked, cards, names, None)
+    assert cells.measured_together("gpu0", cells.peer_level("split_step", "gpu0")) == ["gpu0", "gpu1"]
 
 
 @pytest.mark.parametrize(

@@ -575,7 +575,9 @@ def test_an_all_reduce_of_two_cards_stands_under_those_of_the_run():
         for size, us in ((1024, 3), (4096, 12))
     ]
     pair = SimpleNamespace(device="gpu0", peer="gpu1", sizes=sizes)
-    roofline = SimpleNamespace(ceilings=H200.roofline.ceilings, all_reduces=[pair])
+    slow_size = SimpleNamespace(size_bytes=1024, time_s=1, nccl_graph_time_s=None, doubt=None)
+    slow = SimpleNamespace(device="gpu2", peer="gpu0", sizes=[slow_size])
+    roofline = SimpleNamespace(ceilings=H200.roofline.ceilings, all_reduces=[pair, slow])
     link = collectives.find_link(replace(H200, roofline=roofline), "gpu0")
     model = placing.RoofModel([], 12e-6)
     assert model.roof_of_link(2560, link, is_all_reduce=True).share == pytest.approx(0.5)

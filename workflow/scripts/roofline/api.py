@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline.core.all_reduce_model import bound_time_s as bound_all_reduce_s
-from roofline.core.all_reduce_model import estimate_time_s as estimate_all_reduce_s
 from roofline.core.architectures import architecture_of
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.dtypes import COMMON_DTYPE, DTYPES, array_dtype, relative_error, require_close

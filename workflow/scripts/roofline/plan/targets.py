@@ -165,6 +165,9 @@ class Cells:
         """Return the level between the GPUs that a job of an operator takes together, p2p_gpu1; "" if it takes one."""
         others = self.measured_next_to(device)
         return f"{PEER}_{others[0]}" if others and self.timed[rule].cards > 1 else ""
+        """Return the level between the GPUs that a job of an operator takes together; "" if it takes one."""
+        others = [gpu for gpu in self.gpus if gpu != device] if device in self.gpus else []
+        return f"{ALL_REDUCE}_{others[0]}" if others and self.timed[rule].cards > 1 else ""
 
     # -- what jobs are given, and what makes their results stale
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from roofline.core.all_reduce_model import bound_time_s
-from roofline.core.repeatability import find_doubt
+from roofline.core.repeatability import Doubt, find_doubt
 from roofline.core.statistics import median
 from roofline.records.all_reduce_record import (
     AllReduceImplementation,
@@ -30,7 +30,8 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
         sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
         errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
         yield AllReduceRow(
-            **copy_fields(record, "device", "after_product", "nccl_version", "nccl_skipped_reason"),
+            **copy_fields(record, "device", "nccl_version", "nccl_skipped_reason"),
+            after_product=record.after_product if _is_quiet(record) else None,
             peer=record.peer.peer,
             sizes=sizes,
             median_sealed_error=median(errors) if errors else None,
@@ -51,7 +52,12 @@ def _sizes(
         timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
         return {timed.size_bytes: timed for timed in timed}
 
-    in_graphs, eager = of("nccl_graph"), of("nccl_eager")
+    def undoubted_s(implementation: AllReduceImplementation) -> dict[int, float]:
+        timed_by_size = of(implementation).items()
+        return {size: timed.timing.median_s for size, timed in timed_by_size if not _find_doubt(record, timed)}
+
+    in_graphs_s = undoubted_s("nccl_graph")
+    eager_s = undoubted_s("nccl_eager") if _is_quiet(record) else {}
     for size, ours in of("ours").items():
         time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
         bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
@@ -66,13 +72,23 @@ def _sizes(
             fraction_of_bound=bound_s and bound_s / time_s,
             sealed_time_s=predicted_s,
             sealed_time_error=predicted_s and predicted_s / time_s - 1,
-            nccl_graph_time_s=in_graphs[size].timing.median_s if size in in_graphs else None,
-            nccl_eager_time_s=eager[size].timing.median_s if size in eager else None,
+            nccl_graph_time_s=in_graphs_s.get(size),
+            nccl_eager_time_s=eager_s.get(size),
             largest_relative_error=ours.largest_relative_error,
-            doubt=find_doubt(
-                kind="gpu",
-                samples=len(ours.timing.samples_s),
-                disturbed=is_record_disturbed(record, ours.timing.contention, ours.states, "gpu"),
-                throttled=ours.timing.all_throttled,
-            ),
+            doubt=_find_doubt(record, ours),
         )
+
+
+def _find_doubt(record: AllReduceRecord, timed: TimedAllReduce) -> Doubt | None:
+    return find_doubt(
+        kind="gpu",
+        samples=len(timed.timing.samples_s),
+        disturbed=is_record_disturbed(record, timed.timing.contention, timed.states, "gpu"),
+        throttled=timed.timing.all_throttled,
+    )
+
+
+def _is_quiet(record: AllReduceRecord) -> bool:
+    """Return whether nothing disturbed any all-reduce of a record. Eager ones and those after a product count only
+    then: other load is not read next to them."""
+    return not any(_find_doubt(record, timed) for timed in record.all_reduces)

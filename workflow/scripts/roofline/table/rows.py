@@ -259,8 +259,10 @@ class AllReduceSize(TableRow):
     fraction_of_bound: Positive | None = Field(description="bound_time_s over time_s")
     sealed_time_s: Positive | None = Field(description="predicted before the first size was timed")
     sealed_time_error: float | None = Field(description=ERROR)
-    nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without NCCL")
-    nccl_eager_time_s: Positive | None = Field(description="by NCCL, launched one by one from a process for each card")
+    nccl_graph_time_s: Positive | None = Field(description="by NCCL in a CUDA graph; null without it, or disturbed")
+    nccl_eager_time_s: Positive | None = Field(
+        description="by NCCL, launched one by one from a process for each card; null if any all-reduce was disturbed"
+    )
     largest_relative_error: NotNegative = Field(description="of our sums from those in fp64")
     doubt: Doubt | None = Field(description=DOUBT)
 
@@ -274,7 +276,9 @@ class AllReduceRow(TableRow):
     median_sealed_error: NotNegative | None = Field(
         description="a fraction: the median of |predicted - measured| / measured of the sizes without a doubt"
     )
-    after_product: AfterProduct | None = Field(description="all-reduces that each follow a product of matrices")
+    after_product: AfterProduct | None = Field(
+        description="each after a product of matrices; null if any all-reduce was disturbed"
+    )
     nccl_version: str | None
     nccl_skipped_reason: str | None = Field(description="why NCCL was not timed")
     record: str
@@ -617,7 +621,7 @@ class Roofline(TableRow):
     @property
     def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
         """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's
-        figure; {} if there are no three cards."""
+        figure; a pair without a doubt comes first. {} if there are no three cards."""
         rows_by_card: dict[str, list[AllReduceRow]] = {}
         for row in self.all_reduces:
             for card in (row.device, row.peer):
@@ -627,8 +631,10 @@ class Roofline(TableRow):
         fastest = {}
         for card, rows in rows_by_card.items():
             pairs = [(row, size) for row in rows for size in row.sizes]
-            by_size = group_by(pairs, lambda pair: pair[1].size_bytes)
-            fastest[card] = [max(of_size, key=lambda pair: pair[1].gb_per_s) for of_size in by_size.values()]
+            by_size = group_by(pairs, lambda pair: pair[1].size_bytes).values()
+            fastest[card] = [
+                max(of_size, key=lambda pair: (not pair[1].doubt, pair[1].gb_per_s)) for of_size in by_size
+            ]
         return fastest
 
     def find_cell(self, row: OwnPredictionRow) -> CellRow | None:

@@ -66,6 +66,9 @@ class _Member(Card):
             self.failed, self.worst = xp.zeros(1, xp.uint32), xp.zeros(1, xp.uint32)
             self.differing, self.checksum = xp.zeros(1, xp.uint64), xp.zeros(1, xp.uint64)
             self.waits = xp.zeros(LAUNCHES, xp.uint64)
+            # Of each block, over all launches of all grids. They outlive every graph that refers to them.
+            blocks = BLOCKS_PER_SM * device.multiprocessors
+            self.launched, self.flags = (xp.zeros(blocks, xp.uint32) for _ in range(2))
         self.fill(self.slots, 0xFF)
 
     def read(self, array: "cupy.ndarray") -> numpy.ndarray:
@@ -163,16 +166,11 @@ class AllReducePair:
 
         All launches of one grid, on both cards, end before those of another begin.
         """
-        vectors, xp = size // VECTOR_BYTES, self.device.xp
-        counts, flags = [], []
-        for card in self.cards:
-            with card:
-                counts.append(xp.zeros(grid.blocks, xp.uint32))
-                flags.append(xp.zeros(grid.blocks, xp.uint32))
+        vectors = size // VECTOR_BYTES
 
         def launch(number: int, index: int) -> None:
             card, peer = self.cards[number], self.cards[1 - number]
-            buffer, own = index % BUFFERS, (counts[number], card.failed)
+            buffer, own = index % BUFFERS, (card.launched, card.failed)
             given, result = card.inputs[buffer], card.results[buffer]
             if grid.kernel == "one_shot":
                 slots = card.slots, peer.slots, numpy.uint32(card.slots.nbytes // 2 // VECTOR_BYTES)
@@ -180,7 +178,7 @@ class AllReducePair:
             else:
                 part = [numpy.uint32(vectors * (number + place) // 2) for place in (0, 1)]
                 arrays = given, peer.inputs[buffer], result, peer.results[buffer]
-                arguments = (*arrays, *part, flags[number], flags[1 - number], *own)
+                arguments = (*arrays, *part, card.flags, peer.flags, *own)
             card.launch_overlapped(self._kernels[grid.kernel, number], grid, arguments)
 
         return [partial(launch, card.number) for card in self.cards]

@@ -40,6 +40,7 @@ class NcclPair:
         self._nccl, self._pair = nccl, pair
         try:
             self._communicators = nccl.NcclCommunicator.initAll([card.number for card in pair.cards])
+            self._queue(pair.sizes[0], 1)  # they are connected when they are first used
         except RuntimeError as error:  # CuPy derives its own from that
             raise UnsupportedError(f"NCCL refuses these cards: {error}") from None
 

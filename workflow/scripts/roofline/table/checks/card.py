@@ -125,8 +125,9 @@ def check_peer_copies(evidence: Evidence) -> Outcome | None:
 @register_check(ALL_REDUCES, action=f"{CHANGE_CARD}: both of its links are slow")
 def check_all_reduces(evidence: Evidence) -> Outcome | None:
     """Check the largest all-reduce of the card's faster pair against the median over the cards, of three or more."""
-    rates = {card: fastest[-1][1].gb_per_s for card, fastest in evidence.table.fastest_all_reduces.items()}
-    if evidence.device.device not in rates:
+    largest = {card: fastest[-1][1] for card, fastest in evidence.table.fastest_all_reduces.items()}
+    rates = {card: size.gb_per_s for card, size in largest.items() if not size.doubt}
+    if evidence.device.device not in rates or len(rates) < 3:
         return None
     share = rates[evidence.device.device] / median([*rates.values()])
     words = f"{percent(share)} of the median of {len(rates)} cards"
