@@ -162,11 +162,8 @@ class Cells:
         return [self.gpu_locks[used] for used in self.measured_together(device, level)] + on_path
 
     def peer_level(self, rule: str, device: str) -> str:
-        """Return the level between the GPUs that a job of an operator takes together, p2p_gpu1; "" if it takes one."""
-        others = self.measured_next_to(device)
-        return f"{PEER}_{others[0]}" if others and self.timed[rule].cards > 1 else ""
         """Return the level between the GPUs that a job of an operator takes together; "" if it takes one."""
-        others = [gpu for gpu in self.gpus if gpu != device] if device in self.gpus else []
+        others = self.measured_next_to(device)
         return f"{ALL_REDUCE}_{others[0]}" if others and self.timed[rule].cards > 1 else ""
 
     # -- what jobs are given, and what makes their results stale
