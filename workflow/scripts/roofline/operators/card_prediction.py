@@ -22,6 +22,8 @@ def predict_cell(
     device = DatasheetGpu(card)
     found = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
     _choose("dtype", dtype, found.tolerance)
+    if small := [name for name, size in shape.items() if size < 1]:
+        raise UserError(f"{operator}: {small[0]} {shape[small[0]]}; allowed: whole numbers from 1")
     try:
         return plan_cell(found, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
