@@ -81,7 +81,8 @@ def load_datasheet_card(name: str) -> CardLimits:
     if name not in cards and len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
         raise api.UserError(
-            f"{name}: neither a run nor a card of config/datasheets.yaml; {hint}allowed: a folder or archive of a run, or a card named there"
+            f"{name}: neither a run nor a card of config/datasheets.yaml; {hint}"
+            "allowed: a folder or archive of a run, or a card named there"
         )
     name = name if name in cards else similar[0]
     origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
