@@ -55,9 +55,10 @@ def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
         ({"implementation": "cublas"}, "cuBLASLt"),
         ({"dtype": "fp17"}, "bf16"),
         ({"operator": "row_norm", "implementation": "welford", "shape": SHAPES["row_norm"]}, "allowed: fp32$"),
-        ({"card": "H200"}, "NVIDIA H200"),
+        ({"card": "H100"}, "NVIDIA H100 80GB HBM3"),
         ({"card": "NVIDIA A10", "dtype": "fp8_e4m3"}, "8.9"),
         ({"shape": {"m": 1}}, "'k'"),
+        ({"shape": {"m": 0, "n": 16, "k": 16}}, "m 0"),
     ],
 )
 def test_what_is_not_there_is_named_in_one_line(changed, named):

@@ -94,4 +94,4 @@ def test_the_pooled_score_of_drawn_shapes_is_that_of_all_runs_with_these_constan
     close = sum(is_within_factor(1 + error, 1, CLOSE_WITHIN_FACTOR) for error in errors)
     words = f"{100 * median(map(abs, errors)):.1f} %, {close} within 1.25x"
     text = " ".join((CHECKOUT / "README.md").read_text(encoding="utf-8").split())
-    assert f"GPU times of {len(errors)} cells were predicted with a median error of {words}" in text
+    assert f"{len(errors)} GPU times were predicted with a median error of {words}" in text

@@ -81,7 +81,10 @@ def load_datasheet_card(name: str) -> CardLimits:
     similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
     if name not in cards and len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
-        raise api.UserError(f"{name}: neither a run nor a card of config/datasheets.yaml; {hint}allowed: one of these")
+        raise api.UserError(
+            f"{name}: neither a run nor a card of config/datasheets.yaml; {hint}"
+            "allowed: a folder or archive of a run, or a card named there"
+        )
     name = name if name in cards else similar[0]
     origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
     memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])

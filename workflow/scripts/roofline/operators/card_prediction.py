@@ -24,6 +24,8 @@ def predict_cell(
     device = DatasheetGpu(card)
     chosen = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
     _choose("dtype", dtype, {name: name for name in chosen.tolerance if _computes_in(chosen, name)})
+    if small := [name for name, size in shape.items() if size < 1]:
+        raise UserError(f"{operator}: {small[0]} {shape[small[0]]}; allowed: whole numbers from 1")
     try:
         return plan_cell(chosen, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:

@@ -25,8 +25,9 @@ class DatasheetGpu(PlannedGpu):
         sheets = datasheets.read_datasheets(DATASHEETS)
         _, card = datasheets.find_card_model(sheets, name)
         if card is None:
-            names = ", ".join(device_name for card in sheets["cards"].values() for device_name in card["device_names"])
-            raise UserError(f"{name!r} is not a card of config/datasheets.yaml; allowed: {names}")
+            names = [device_name for card in sheets["cards"].values() for device_name in card["device_names"]]
+            similar = [device_name for device_name in names if name in device_name]
+            raise UserError(f"{name!r} is not a card of config/datasheets.yaml; allowed: {', '.join(similar or names)}")
         architecture = architecture_of(parse_capability(card["compute_capability"]))
         memory_bytes = datasheets.nominal_memory_bytes(card)
         identity = Identity(
