@@ -42,7 +42,7 @@ def _check_jobs(operator: Operator, config: CompletedConfig) -> list[str]:
 def _check_case(operator: Operator, case: Case) -> Iterator[str]:
     yield from operator.case_faults(case)
     for scope in dict.fromkeys(scope for implementation in operator.implementations for scope in implementation.scopes):
-        for count_of, least in ((operator.flops, 0), (operator.bytes, 1)):  # by their bytes, inputs are repeated until cold
+        for count_of, least in ((operator.flops, 0), (operator.bytes, 1)):  # inputs repeat by their bytes
             if type(count := count_of(case, scope)) is not int or count < least:
                 yield f"{count_of.__name__}: {count!r} should be a whole number, {least} or more"
 
