@@ -91,6 +91,12 @@ def test_an_axis_that_no_shape_has_is_refused_before_anything_is_measured(file, 
     assert len(found) == lines and all("axis: 'm' is not in the shape; allowed: n, bytes" in line for line in found)
 
 
+def test_bytes_by_which_inputs_would_fill_the_memory_are_refused(file):
+    operator = load_operator_file(file('2 * 4 * case.shape["n"]', "0"))
+    (line,) = check_operator(operator, SimpleNamespace(gelu=operator.Settings()), discover(capacities=False))
+    assert "bytes: 0" in line
+
+
 @pytest.mark.parametrize("part", ["def jobs(self, config):", "def flops(self, case, scope=None):"])
 def test_an_exception_while_a_run_is_planned_is_one_line_with_its_place(file, part):
     path = file(part, f"{part} 1 / 0\n\n    {part.replace('def ', 'def other_')}")

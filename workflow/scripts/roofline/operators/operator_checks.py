@@ -42,9 +42,9 @@ def _check_jobs(operator: Operator, config: CompletedConfig) -> list[str]:
 def _check_case(operator: Operator, case: Case) -> Iterator[str]:
     yield from operator.case_faults(case)
     for scope in dict.fromkeys(scope for implementation in operator.implementations for scope in implementation.scopes):
-        for count_of in (operator.flops, operator.bytes):
-            if type(count := count_of(case, scope)) is not int or count < 0:
-                yield f"{count_of.__name__}: {count!r} should be a whole number, 0 or more"
+        for count_of, least in ((operator.flops, 0), (operator.bytes, 1)):  # inputs repeat by their bytes
+            if type(count := count_of(case, scope)) is not int or count < least:
+                yield f"{count_of.__name__}: {count!r} should be a whole number, {least} or more"
 
 
 def _check_implementations(operator: Operator, config: CompletedConfig, identities: list[Identity]) -> list[str]:
