@@ -13,14 +13,30 @@ typedef unsigned long long u64;
 #define TIMEOUT_NS 1000000000ull
 #define POLLS_PER_LOOK 1024
 #define EMPTY 0xffffffffu  // the last word of a slot without a packet
+#if __CUDA_ARCH__ == 700 || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || \
+    __CUDA_ARCH__ == 1030
+#define LARGEST_BLOCKS 2  // of 1024 threads that a multiprocessor holds
+#else
+#define LARGEST_BLOCKS 1
+#endif
 #define LEAD 4             // tiles that are sent before the first is received
+
+// The bits of a number whose upper half is the nearest bf16; of two that are equally near, the even one.
+__device__ __forceinline__ u32 nearest_bf16(float x) {
+    const u32 bits = __float_as_uint(x);
+    return bits + 0x7fffu + (bits >> 16 & 1u);
+}
 
 __device__ __forceinline__ u32 add_pairs(u32 a, u32 b) {
     const float low = __uint_as_float(a << 16) + __uint_as_float(b << 16);
     const float high = __uint_as_float(a & 0xffff0000u) + __uint_as_float(b & 0xffff0000u);
+#if __CUDA_ARCH__ >= 800
     u32 sum;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(sum) : "f"(high), "f"(low));
     return sum;
+#else
+    return (nearest_bf16(high) & 0xffff0000u) | nearest_bf16(low) >> 16;
+#endif
 }
 
 __device__ __forceinline__ uint4 add(uint4 a, uint4 b) {
@@ -82,7 +98,7 @@ __device__ __forceinline__ uint4 receive(uint4* slot, u32* failed) {
 // packets when it has all of this one's, so that the other has begun this launch and has emptied the set before. The
 // number of launches, which chooses the set, is in device memory, a word for each block, since arguments in a graph
 // are fixed. waits[i % 64] becomes the cycles from the start of launch i to its first packet.
-extern "C" __global__ void __launch_bounds__(1024, 2)
+extern "C" __global__ void __launch_bounds__(1024, LARGEST_BLOCKS)
     one_shot(const uint4* in, uint4* out, unsigned int vectors, uint4* own_slots, uint4* peer_slots,
              unsigned int slots_per_set, unsigned int* launches, unsigned int* failed, unsigned long long* waits) {
     wait_for_kernel_before();
@@ -122,7 +138,7 @@ __device__ __forceinline__ void meet(u32* own_flags, u32* peer_flags, u32 value,
 }
 
 // Two-shot: a card reads the other's vectors from `begin` to `end`, and writes their sums to both cards.
-extern "C" __global__ void __launch_bounds__(1024, 2)
+extern "C" __global__ void __launch_bounds__(1024, LARGEST_BLOCKS)
     two_shot(const uint4* in, const uint4* peer_in, uint4* out, uint4* peer_out, unsigned int begin, unsigned int end,
              unsigned int* own_flags, unsigned int* peer_flags, unsigned int* launches, unsigned int* failed) {
     wait_for_kernel_before();
