@@ -214,6 +214,9 @@ def test_every_product_of_a_step_compiles_without_a_remark(batch, norms, fp8_cac
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
 FIRST, TOKENS = 33, 8
+# A number of the newest token between two of FP8 may be rounded to the other one. In the reference alone products that
+# were 3e-4 off, as in fp16, moved these logits by up to 8e-3, products that were 2.4e-3 off by 1.5e-2.
+FP8_TOLERANCES = {"fp16": 1e-2, "bf16": 2e-2}
 
 
 @pytest.mark.gpu
@@ -237,11 +240,11 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype, kv_dtype
         chain.step(None)(0)
         device.synchronize()
         expected = OPERATOR.reference(case, exact)
-        known = {name: (inputs[name], exact[name]) for name in inputs if name != "tokens"}
+        stored = reference.to_float64(device, inputs) if kv_dtype else exact  # a later step reads it as it was rounded
+        known = {name: (inputs[name], stored[name]) for name in inputs if name != "tokens"}
         got = device.to_host(chain.logits).astype("float64")
         error = numpy.linalg.norm(got - expected) / numpy.linalg.norm(expected)
-        # A number between two of FP8 may be rounded to the other one in the cache.
-        assert error <= OPERATOR.tolerance[dtype] * (2 if kv_dtype else 1), context
+        assert error <= (FP8_TOLERANCES if kv_dtype else OPERATOR.tolerance)[dtype], context
 
 
 @pytest.mark.slow
