@@ -65,8 +65,13 @@ def choose_tiling(
     def loads_s(tiling: Tiling) -> float:
         return tiling.loaded_bytes * constants["tile_load_s_per_byte"]
 
+    next_tile_s, split_s = constants["next_tile_s"], constants["split_tile_s"]
+    sum_s_per_byte = constants["split_sum_s_per_byte"]
+
     def seconds(tiling: Tiling) -> float:
-        waits_s = sum(count * constants[name] for name, count in tiling.waits().items())
+        waits_s = (tiling.waves - 1) * next_tile_s
+        if tiling.parts > 1:
+            waits_s = waits_s + split_s + tiling.sum_bytes * sum_s_per_byte
         return waits_s + max(products_s(tiling), loads_s(tiling))
 
     best = min(_tilings(m, n, k, operand_bits / 8, multiprocessors), key=seconds)
