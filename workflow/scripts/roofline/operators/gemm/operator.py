@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ from roofline.operators.base import (
 )
 from roofline.operators.constants import CPU_HOST_CONSTANTS, LAUNCH_START_TERMS, Constant, fitted, gpu_host_constants
 from roofline.operators.gemm import gemm_arithmetic, tensor_matmul
-from roofline.operators.gemm.tiling import choose_tiling
+from roofline.operators.gemm.tiling import Tiling, choose_tiling
 from roofline.operators.setting_types import CompletedConfig
 from roofline.records.seal_records import CostTerms
 
@@ -84,6 +85,19 @@ def _edge_share(side: int, largest_tile: int) -> float:
     return side / _pad_to_tile(side, tile)
 
 
+def _pipe_share(bits: int) -> str:
+    """Return the name of the constant of tensor cores whose operands have so many bits."""
+    return "byte_pipe_share" if bits == 8 else "tensor_pipe_share"
+
+
+@cache
+def _library_tiling(m: int, n: int, k: int, bits: int, multiprocessors: int) -> tuple[Tiling, bool]:
+    """Return what choose_tiling does by the constants above."""
+    constants = {name: constant.value for name, constant in COST_CONSTANTS["gpu"].items()}
+    share = constants[_pipe_share(bits)]
+    return choose_tiling(m, n, k, operand_bits=bits, multiprocessors=multiprocessors, share=share, constants=constants)
+
+
 def workloads_module(device: Device) -> ModuleType:
     """Import the module with the workloads of a device, which loads the device's array library.
 
@@ -127,22 +141,14 @@ class CudaGemm(CudaImplementation, GemmImplementation):
 
     def _tensor_core_costs(self) -> dict[str, Any]:
         """Return the costs of tiles on tensor cores, whose multiply-adds and loads go on at the same time."""
-        constants = {name: constant.value for name, constant in COST_CONSTANTS["gpu"].items()}
         bits = DTYPES[self.case.dtype].bits
-        compute_share = "byte_pipe_share" if bits == 8 else "tensor_pipe_share"
-        tiling, loads_hide = choose_tiling(
-            **self.case.shape,
-            operand_bits=bits,
-            multiprocessors=self.device.multiprocessors,
-            share=constants[compute_share],
-            constants=constants,
-        )
+        tiling, loads_hide = _library_tiling(**self.case.shape, bits=bits, multiprocessors=self.device.multiprocessors)
         products = math.prod(self.case.shape.values())
         loads = {} if loads_hide else {"tile_load_s_per_byte": tiling.loaded_bytes}
         return {
             "waits": {**tiling.waits(), **loads},
             "share": "stream_share",
-            "compute_share": compute_share,
+            "compute_share": _pipe_share(bits),
             "compute_adds": loads_hide,
             "filled": min(1.0, products / (self.device.multiprocessors * tiling.executed_products)),  # rounded above 1
         }
