@@ -196,8 +196,7 @@ CONSTANTS = {name: constant.value for name, constant in Gemm.constants["gpu"].it
 
 def tiling_of(*shape: int):
     """The tiling of a product of 16 bits on 132 multiprocessors, and whether its loads hide behind its products."""
-    sides = dict(zip("mnk", shape, strict=True))
-    return choose_tiling(**sides, operand_bits=16, multiprocessors=132, share=0.8, constants=CONSTANTS)
+    return choose_tiling(shape, operand_bits=16, multiprocessors=132, share=0.8, constants=CONSTANTS)
 
 
 @pytest.mark.parametrize("shape", [(1, 128, 128), (7, 4096, 999), (129, 257, 65536), (8192, 8192, 8192)])

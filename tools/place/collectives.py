@@ -77,7 +77,7 @@ def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Carried:
-    """What the link of a card carries for a collective."""
+    """The work of a card's link for a collective."""
 
     size_bytes: float
     shape: str  # the whole buffer, and the cards

@@ -113,14 +113,14 @@ class _Reader:
         end = start + duration if duration > 0 else start
         name = self._same.setdefault(raw["name"], raw["name"])
         operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
-        kept = {}
+        kept_args = {}
         if kind in ON_GPU or kind == "cpu_op":
             keys = INPUTS if kind == "cpu_op" else LAUNCH_ARGS
             if "Collective name" in args:
                 keys += COLLECTIVE_ARGS
-            kept = {key: args[key] for key in keys if key in args}
-            kept = self._same.setdefault(orjson.dumps(kept), kept)
-        event = Event(start, end, name, kind, thread, operator, correlation, kept)
+            kept_args = {key: args[key] for key in keys if key in args}
+            kept_args = self._same.setdefault(orjson.dumps(kept_args), kept_args)
+        event = Event(start, end, name, kind, thread, operator, correlation, kept_args)
         if kind in ON_GPU:
             trace.gpu.append(event)
         elif name.startswith(STEP):

@@ -72,7 +72,7 @@ def place_trace(traces: Sequence[Trace], run: Run, others: Sequence[Trace] = ())
     return sections
 
 
-class Card(NamedTuple):
+class CardRoofs(NamedTuple):
     """What the roofs of a card follow from."""
 
     ceilings: placing.Ceilings
@@ -83,7 +83,7 @@ class Card(NamedTuple):
 def _place_gpu(trace: Trace, gpu: int, events: Iterable[Event], run: Run, others: Sequence[Trace]) -> Section:
     name = trace.cards.get(gpu) or next(iter(trace.cards.values()), "") or UNNAMED_CARD
     device, ceilings = placing.find_ceilings(trace.path, name, run)
-    card = Card(ceilings, run.devices[device].hardware.get("l2_bytes") or 0, find_link(run, device))
+    card = CardRoofs(ceilings, run.devices[device].hardware.get("l2_bytes") or 0, find_link(run, device))
     events = sorted(events, key=lambda event: event[:2])
     step = find_step(trace, events)
     computing_s = step.busy_s - step.exposed_s  # a collective may wait for another GPU under the profiler alone
@@ -121,7 +121,7 @@ def _idle(kind: str, seconds: float, step_s: float) -> TracedOperation:
     return TracedOperation(label=CallLabel(kind, kind="idle"), overlapped=0.0, **fields)
 
 
-def _operation(events: Sequence[RowEvent], card: Card, step_s: float) -> TracedOperation:
+def _operation(events: Sequence[RowEvent], card: CardRoofs, step_s: float) -> TracedOperation:
     """Return the row of the events with one label."""
     label = events[0].label
     work = label.work
@@ -158,7 +158,7 @@ def _signature(label: CallLabel, overlapped: float) -> str:
     return f"{name}{inferred_mark}{overlap_mark} {label.shape}"
 
 
-def list_roofs(label: CallLabel, model: placing.RoofModel, card: Card) -> Iterable[placing.LaunchRoof]:
+def list_roofs(label: CallLabel, model: placing.RoofModel, card: CardRoofs) -> Iterable[placing.LaunchRoof]:
     """Yield the roofs of a call: compute, memory, L2.
 
     Bytes that fit in the L2 are under its roof too: they may have been there already.

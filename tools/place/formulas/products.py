@@ -36,10 +36,10 @@ def product_dtype(call: Call, operand: Tensor) -> str:
     return "tf32" if real == "float" and TENSOR_CORES.search(call.kernel) else part.dtype
 
 
-def scaled_dtype(call: Call, left: Tensor, scales: Sequence[object]) -> str:
+def scaled_dtype(call: Call, matrix: Tensor, scales: Sequence[object]) -> str:
     """Return the dtype of a product whose operands have scales: of blocks along k, a ceiling of their own."""
-    rows = left.count // left.dims[-1]
-    dtype, scale = product_dtype(call, left), scales[0] if scales else None
+    rows = matrix.count // matrix.dims[-1]
+    dtype, scale = product_dtype(call, matrix), scales[0] if scales else None
     is_block = isinstance(scale, Tensor) and scale.count > rows
     return BLOCKS.get(dtype, dtype) if is_block else dtype
 
@@ -95,17 +95,17 @@ def narrow_matmul_work(call: Call) -> CallWork:
 @formula("_scaled_mm_v2")
 def listed_scales_work(call: Call) -> CallWork:
     """Return the work of a product whose scales are lists, which a trace has no types of: they count as fp32."""
-    left, right = call.inputs[:2]
+    matrix, right = call.inputs[:2]
     scales = [replace(scale, type="float") for place in (2, 5) for scale in call.inputs[place]]
     result_type = RESULTS.get(str(call.inputs[9]), "c10::BFloat16")
-    return product_work(call, left, right, scales, result_type, scaled_dtype(call, left, scales))
+    return product_work(call, matrix, right, scales, result_type, scaled_dtype(call, matrix, scales))
 
 
 @formula("*::cutlass_scaled_mm", "*::dsv3_fused_a_gemm", "*::dsv3_router_gemm")
 def given_result_work(call: Call) -> CallWork:
     """Return the work of a product whose result is the first argument."""
-    result, left, right, *scales = call.tensors()
-    return product_work(call, left, right, scales, result.type, scaled_dtype(call, left, scales))
+    result, matrix, right, *scales = call.tensors()
+    return product_work(call, matrix, right, scales, result.type, scaled_dtype(call, matrix, scales))
 
 
 @formula("*::*marlin_gemm", "*::machete_mm")
@@ -114,12 +114,12 @@ def packed_matmul_work(call: Call) -> CallWork | None:
 
     None without them.
     """
-    left, *others = call.tensors()
+    matrix, *others = call.tensors()
     numbers = [int(argument) if str(argument).isdigit() else 0 for argument in call.inputs]
     for rows, columns, depth in zip(numbers, numbers[1:], numbers[2:], strict=False):
-        if (rows, depth) == left.dims and columns:
-            read_bytes = left.bytes + count_bytes(tensor for tensor in others if tensor.count <= columns * depth)
-            written_bytes, sizes = rows * columns * left.item_bytes, (rows, columns, depth)
+        if (rows, depth) == matrix.dims and columns:
+            read_bytes = matrix.bytes + count_bytes(tensor for tensor in others if tensor.count <= columns * depth)
+            written_bytes, sizes = rows * columns * matrix.item_bytes, (rows, columns, depth)
             shape = f"{rows} x {columns} x {depth}"
-            return CallWork(2 * prod(sizes), read_bytes, written_bytes, left.dtype, True, shape, sizes)
+            return CallWork(2 * prod(sizes), read_bytes, written_bytes, matrix.dtype, True, shape, sizes)
     return None

@@ -22,12 +22,12 @@ def predict_cell(
     enough that all are read from memory. Raises UserError in one line for a name or shape that is not there.
     """
     device = DatasheetGpu(card)
-    chosen = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
-    _choose("dtype", dtype, {name: name for name in chosen.tolerance if _computes_in(chosen, name)})
+    chosen_operator = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
+    _choose("dtype", dtype, {name: name for name in chosen_operator.tolerance if _computes_in(chosen_operator, name)})
     if small := [name for name, size in shape.items() if size < 1]:
         raise UserError(f"{operator}: {small[0]} {shape[small[0]]}; allowed: whole numbers from 1")
     try:
-        return plan_cell(chosen, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
+        return plan_cell(chosen_operator, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
         raise UserError(f"{operator}: the shape lacks {error}") from None
 
@@ -45,14 +45,14 @@ def plan_cell(
     Raises UserError in one line for what the card cannot compute.
     """
     offered = {offer.name: offer for offer in operator.implementations_on("gpu")}
-    chosen = _choose("implementation", implementation, offered)
+    implementation_class = _choose("implementation", implementation, offered)
     ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
     absent = None if ceiling in device.figures.peaks else device.figures.absent.get(ceiling, f"no peak of {ceiling}")
-    if reason := absent or chosen.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
+    if reason := absent or implementation_class.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
         raise UserError(f"{device.identity.name}: {reason}")
     rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
     count = copies or count_rotation_copies(rotated_bytes, device.last_level_cache_bytes)
-    cell, scope = chosen(operator, device, case, count), scope or chosen.scopes[0]
+    cell, scope = implementation_class(operator, device, case, count), scope or implementation_class.scopes[0]
     constants = {name: constant[0] for name, constant in operator.constants["gpu"].items()}
     cold = copies is None or is_cold_cell(cell, scope)
     return make_entry(cell, scope, Seals(device.seal, constants), cold)

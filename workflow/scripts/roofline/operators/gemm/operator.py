@@ -91,11 +91,11 @@ def _pipe_share(bits: int) -> str:
 
 
 @cache
-def _library_tiling(m: int, n: int, k: int, bits: int, multiprocessors: int) -> tuple[Tiling, bool]:
+def _library_tiling(sides: tuple[int, int, int], bits: int, multiprocessors: int) -> tuple[Tiling, bool]:
     """Return what choose_tiling does by the constants above."""
     constants = {name: constant.value for name, constant in COST_CONSTANTS["gpu"].items()}
     share = constants[_pipe_share(bits)]
-    return choose_tiling(m, n, k, operand_bits=bits, multiprocessors=multiprocessors, share=share, constants=constants)
+    return choose_tiling(sides, operand_bits=bits, multiprocessors=multiprocessors, share=share, constants=constants)
 
 
 def workloads_module(device: Device) -> ModuleType:
@@ -141,9 +141,10 @@ class CudaGemm(CudaImplementation, GemmImplementation):
 
     def _tensor_core_costs(self) -> dict[str, Any]:
         """Return the costs of tiles on tensor cores, whose multiply-adds and loads go on at the same time."""
-        bits = DTYPES[self.case.dtype].bits
-        tiling, loads_hide = _library_tiling(**self.case.shape, bits=bits, multiprocessors=self.device.multiprocessors)
-        products = math.prod(self.case.shape.values())
+        bits, shape = DTYPES[self.case.dtype].bits, self.case.shape
+        sides = shape["m"], shape["n"], shape["k"]
+        tiling, loads_hide = _library_tiling(sides, bits, self.device.multiprocessors)
+        products = math.prod(sides)
         loads = {} if loads_hide else {"tile_load_s_per_byte": tiling.loaded_bytes}
         return {
             "waits": {**tiling.waits(), **loads},

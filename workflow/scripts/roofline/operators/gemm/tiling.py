@@ -52,9 +52,14 @@ class Tiling(NamedTuple):
 
 
 def choose_tiling(
-    m: int, n: int, k: int, *, operand_bits: int, multiprocessors: int, share: float, constants: Mapping[str, float]
+    sides: tuple[int, int, int],
+    *,
+    operand_bits: int,
+    multiprocessors: int,
+    share: float,
+    constants: Mapping[str, float],
 ) -> tuple[Tiling, bool]:
-    """Return the fastest tiling, and whether its multiply-adds take longer than the loads of its operands.
+    """Return the fastest tiling of a product m x n x k, and whether its multiply-adds take longer than its loads.
 
     `share` is that of the multiply-adds per clock that the library attains.
     """
@@ -74,17 +79,29 @@ def choose_tiling(
             waits_s = waits_s + split_s + tiling.sum_bytes * sum_s_per_byte
         return waits_s + max(products_s(tiling), loads_s(tiling))
 
-    best = min(_tilings(m, n, k, operand_bits / 8, multiprocessors), key=seconds)
+    best = min(_tilings(sides, operand_bits / 8, multiprocessors), key=seconds)
     return best, products_s(best) >= loads_s(best)
 
 
-def _tilings(m: int, n: int, k: int, operand_bytes: float, multiprocessors: int) -> Iterator[Tiling]:
+def _tilings(sides: tuple[int, int, int], operand_bytes: float, multiprocessors: int) -> Iterator[Tiling]:
     """Yield every tiling, with rows of tiles along either side of C."""
-    parts_of_k = [parts for parts in PARTS_OF_K if parts == 1 or k >= parts * LEAST_PART_DEPTH]
+    c_rows, c_columns, depth = sides
+    parts_of_k = [parts for parts in PARTS_OF_K if parts == 1 or depth >= parts * LEAST_PART_DEPTH]
     for rows, columns in itertools.product(TILE_ROWS, TILE_COLUMNS):
         if rows * columns > LARGEST_TILE:
             continue
-        for tiles in {math.ceil(m / rows) * math.ceil(n / columns), math.ceil(n / rows) * math.ceil(m / columns)}:
+        for tiles in {
+            math.ceil(c_rows / rows) * math.ceil(c_columns / columns),
+            math.ceil(c_columns / rows) * math.ceil(c_rows / columns),
+        }:
             for parts in parts_of_k:
                 waves = math.ceil(tiles * parts / multiprocessors)
-                yield Tiling(rows, columns, parts, waves, k / parts, operand_bytes, float(SUM_BYTES * m * n * parts))
+                yield Tiling(
+                    rows,
+                    columns,
+                    parts,
+                    waves,
+                    depth / parts,
+                    operand_bytes,
+                    float(SUM_BYTES * c_rows * c_columns * parts),
+                )
