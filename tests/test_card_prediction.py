@@ -18,6 +18,13 @@ SHAPES = {
     "row_norm": {"rows": 4096, "columns": 512},
 }
 DTYPES = {"row_norm": "fp32", "decode_attention": "fp16"}
+HEADS = {"batch": 1, "seq_len": 64, "heads": 8, "head_size": 64}
+ATTENTION_WITHOUT_HEADS = {
+    "operator": "decode_attention",
+    "implementation": "fused",
+    "dtype": "fp16",
+    "shape": HEADS,
+}
 CELLS = [(one.name, way.name) for one in builtin_operators() for way in one.implementations_on("gpu")]
 
 
@@ -58,6 +65,8 @@ def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
         ({"card": "H100"}, "NVIDIA H100 80GB HBM3"),
         ({"card": "NVIDIA A10", "dtype": "fp8_e4m3"}, "8.9"),
         ({"shape": {"m": 1}}, "'k'"),
+        ({"shape": {"m": "8", "n": 8, "k": 8}}, "m '8'"),
+        (ATTENTION_WITHOUT_HEADS, "kv_heads"),
         ({"shape": {"m": 0, "n": 16, "k": 16}}, "m 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Grouped matrix products, as of experts: the rows of each group times a matrix of its own.
+"""Grouped matrix products, as of experts: each group of rows has its matrix.
 
 The offsets of the groups are on the GPU, so a trace does not have them. FLOPs and bytes are those of all rows and all
 groups: at most, where groups are empty.

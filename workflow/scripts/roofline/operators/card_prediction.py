@@ -24,12 +24,14 @@ def predict_cell(
     device = DatasheetGpu(card)
     chosen_operator = _choose("operator", operator, {offered.name: offered for offered in builtin_operators()})
     _choose("dtype", dtype, {name: name for name in chosen_operator.tolerance if _computes_in(chosen_operator, name)})
-    if small := [name for name, size in shape.items() if size < 1]:
-        raise UserError(f"{operator}: {small[0]} {shape[small[0]]}; allowed: whole numbers from 1")
+    if wrong := [name for name, size in shape.items() if not isinstance(size, int) or size < 1]:
+        raise UserError(f"{operator}: {wrong[0]} {shape[wrong[0]]!r}; allowed: whole numbers from 1")
     try:
         return plan_cell(chosen_operator, implementation, Case(dict(shape), dtype), device, copies).predict(device.seal)
     except KeyError as error:
         raise UserError(f"{operator}: the shape lacks {error}") from None
+    except TypeError as error:  # of a shape's class, which names the size that it lacks or does not know
+        raise UserError(f"{operator}: {error}") from None
 
 
 def plan_cell(

@@ -157,7 +157,7 @@ class GpuDevice(PlannedGpu):
 
     @cache  # noqa: B019 the device lives as long as its process
     def open_peer(self) -> "GpuDevice":
-        """Return the peer, with a stream of its own; each card may access the other's memory from then on.
+        """Open the peer on another stream and return it. From then on each card may access the other's memory.
 
         Raises UnsupportedError where it may not.
         """
