@@ -33,6 +33,7 @@ MOST_STAGES = 16
 # Few rows.
 OUTPUTS_PER_GROUP = 16  # outputs that belong together
 MOST_GROUPS, MOST_SUMS = 8, 20  # groups of a tile; groups times eights of rows
+BLOCKS_PER_HEAD = 2  # that have whole heads: clusters of four do not reach all multiprocessors
 LONG_INPUTS = 4096  # inputs from which a block has enough to do with one group
 EVEN_FACTOR = 1.04  # of the least work of the busiest block: within it larger tiles are better
 STAGE_BYTES = 16 * KIB  # of W, about
@@ -42,7 +43,7 @@ SPLITS = (1, 2)  # parts of k: clusters of four blocks do not reach all multipro
 SHARED_BYTES_PER_CLOCK = 115  # through the shared memory of a block
 MEMORY_BYTES_PER_CLOCK = 2600  # from memory, by all blocks
 EXCHANGE_BYTES_PER_CLOCK = 18  # of the sums of a block
-EXCHANGE_CLOCKS = 1000
+EXCHANGE_CLOCKS, EXCHANGE_CLOCKS_OF_HEADS = 1000, 2500
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class GemmTask:
     norm: bool = False  # the kernel takes x's norm itself: of few rows
     leaves_squares: bool = False  # it leaves sums of squares
     head_size: int = 0  # of heads, whose two halves are rows of W that lie apart
-    whole_heads: bool = False  # each block has whole heads
+    whole_heads: bool = False  # each block of many rows, or cluster of few, has whole heads
     splits_rows: bool = False  # x's rows may be divided among blocks: no other kernel's data belong to them
     groups: int | None = None  # of OUTPUTS_PER_GROUP in a tile of few rows; None: by choose_groups
 
@@ -171,7 +172,7 @@ class GemmTask:
 
 def plan_gemm(task: GemmTask, limits: GpuLimits) -> HopperGemmPlan:
     """Return the plan of a product, with one block on a multiprocessor. Raises ValueError for too many rows."""
-    many_rows = task.batch > FEW_ROWS or task.whole_heads
+    many_rows = task.batch > FEW_ROWS
     if many_rows and (task.norm or (task.batch > MOST_ROWS and not task.splits_rows)):
         raise ValueError(f"{task.batch} rows; with a norm a product takes {FEW_ROWS} at most, in a chain {MOST_ROWS}")
     room_bytes = limits.shared_per_block - ALIGNMENT
@@ -182,7 +183,11 @@ def plan_gemm(task: GemmTask, limits: GpuLimits) -> HopperGemmPlan:
 
 def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> HopperGemmPlan:
     rows = padded_rows(task.batch)
-    groups = task.groups or choose_groups(task, multiprocessors)
+    cluster = BLOCKS_PER_HEAD if task.whole_heads else 1
+    if task.whole_heads:
+        groups = task.head_size // OUTPUTS_PER_GROUP // cluster
+    else:
+        groups = task.groups or choose_groups(task, multiprocessors)
     columns = groups * OUTPUTS_PER_GROUP
     slices = 1 << max(0, int(math.log2(STAGE_BYTES / (columns * SLICE_BYTES))))
     stage_bytes = slices * (columns + rows) * SLICE_BYTES
@@ -193,7 +198,8 @@ def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> Hop
     factors = FLOAT_BYTES * rows
     scratch = FLOAT_BYTES * LANES_PER_WARP * MULTIPLYING_WARPS
     barriers = BARRIER_BYTES * (2 * MOST_STAGES + 1)
-    static_bytes = partial_sums + squares + factors + scratch + barriers
+    of_heads = FLOAT_BYTES * (2 * cluster + 1) * rows + 2 * BARRIER_BYTES if task.whole_heads else 0
+    static_bytes = partial_sums + squares + factors + scratch + barriers + of_heads
     stages = min(MOST_STAGES, (room_bytes - static_bytes - norm_bytes) // stage_bytes)
     tiles = math.ceil(task.outputs / columns)
     return HopperGemmPlan(
@@ -203,8 +209,14 @@ def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> Hop
         tiles=tiles,
         splits=1,
         stages=stages,
-        macros=(("GROUPS", groups), ("SLICES", slices), ("STAGES", stages), ("NORM", int(task.norm))),
-        grid=(min(multiprocessors, tiles), 1),
+        macros=(
+            ("GROUPS", groups),
+            ("SLICES", slices),
+            ("STAGES", stages),
+            ("NORM", int(task.norm)),
+            ("CLUSTER", cluster),
+        ),
+        grid=(min(multiprocessors // cluster * cluster, tiles), 1),
         w_rows_per_copy=8 * math.gcd(groups, task.head_size // OUTPUTS_PER_GROUP),
         shared_bytes=stages * stage_bytes + norm_bytes + ALIGNMENT,
     )
@@ -279,7 +291,8 @@ def division_costs(task: GemmTask, rows: int, multiprocessors: int) -> dict[tupl
             clocks_per_slice = max(through_shared, from_memory)
             exchange = 0.0
             if splits > 1:
-                exchange = EXCHANGE_CLOCKS + FLOAT_BYTES * rows * columns / EXCHANGE_BYTES_PER_CLOCK
+                base_clocks = EXCHANGE_CLOCKS_OF_HEADS if task.head_size else EXCHANGE_CLOCKS
+                exchange = base_clocks + FLOAT_BYTES * rows * columns / EXCHANGE_BYTES_PER_CLOCK
             waves = math.ceil(blocks / whole_tiles_at_once)
             costs[columns, splits] = waves * (math.ceil(task.slices / splits) * clocks_per_slice + exchange)
     return costs

@@ -20,10 +20,13 @@
 //
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that kernel is done.
 //
+// Where the epilogue scales heads by their squares, the tiles of a cluster are one head. Its blocks send one another the
+// sums of squares of their parts. Two sets of them take turns, since a block may be a tile ahead of another.
+//
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64 of
-// k of a stage, STAGES, BOX rows of W that one copy brings. NORM: this kernel takes the norm of x: W is multiplied by
-// its weights in registers, and the squares of x are summed; otherwise the kernel before may have left their sums. The
-// epilogue is included before this.
+// k of a stage, STAGES, BOX rows of W that one copy brings, CLUSTER blocks of a cluster. NORM: this kernel takes the
+// norm of x: W is multiplied by its weights in registers, and the squares of x are summed; otherwise the kernel before
+// may have left their sums. The epilogue is included before this.
 
 #pragma once
 
@@ -41,6 +44,13 @@ const int ROW_PAIRS = (ROW_GROUPS + 1) / 2;  // of row groups: load_matrices loa
 // An item is what a thread finishes at once: two rows by an output of either half.
 const int ITEMS = GROUPS * ROW_GROUPS * 32, ITEMS_PER_THREAD = (ITEMS + MULTIPLYING_THREADS - 1) / MULTIPLYING_THREADS;
 static_assert(GROUPS % (BOX / 8) == 0, "BOX");
+const int ROW_QUADS = ROWS / 4;                     // of rows whose squares are sent at once
+const u32 HEAD_SQUARES_BYTES = CLUSTER * ROWS * 4;  // that a block receives of each head
+#if CLUSTER > 1
+#define CLUSTER_DIMENSIONS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define CLUSTER_DIMENSIONS
+#endif
 
 // Where an item lies in a tile: its numbers are a lane's sums of one group and one row group.
 struct Item {
@@ -193,20 +203,61 @@ __device__ __forceinline__ float4 add_partial_sums(float4 (&partial_sums)[K_PART
     return sum;
 }
 
+// Writes the block's sums of squares of each row and group: those of a part of a head.
+__device__ __forceinline__ void square_items(float (&squares_of_group)[GROUPS][ROWS],
+                                             float4 (&partial_sums)[K_PARTS][ITEMS], const float (&factors)[ROWS],
+                                             int thread, int tile, const Shape& shape, const Tensors& tensors) {
+#pragma unroll
+    for (int i = 0; i < ITEMS_PER_THREAD; ++i) {
+        const int index = thread + i * MULTIPLYING_THREADS;
+        if (index >= ITEMS) break;
+        const Item item(index);
+        const float4 sum = add_partial_sums(partial_sums, index);
+        const Outputs outputs = item.outputs(tile, shape);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const int row = item.row(j);
+            const Numbers<1> a = {{(j ? sum.y : sum.x) * factors[row]}}, b = {{(j ? sum.w : sum.z) * factors[row]}};
+            float squares = adjust_sums(a, outputs.first[0], shape, tensors).sum_of_squares() +
+                            adjust_sums(b, outputs.first[1], shape, tensors).sum_of_squares();
+#pragma unroll
+            for (int distance = 4; distance < 32; distance *= 2)
+                squares += __shfl_xor_sync(0xffffffff, squares, distance);
+            if (item.lane < 4) squares_of_group[item.group][row] = squares;
+        }
+    }
+}
+
+// Sends this block's sums of squares of each row, which are in squares_of_group, to all blocks of the cluster.
+__device__ __forceinline__ void send_head_squares(const float (&squares_of_group)[GROUPS][ROWS],
+                                                  float (&head_squares)[CLUSTER][ROWS], u32 head_barrier, int thread) {
+    if (thread >= CLUSTER * ROW_QUADS) return;
+    const int receiver = thread / ROW_QUADS, row = thread % ROW_QUADS * 4;
+    float sums[4] = {};
+    for (int group = 0; group < GROUPS; ++group)
+        for (int i = 0; i < 4; ++i) sums[i] += squares_of_group[group][row + i];
+    store_remote(map_to_block(shared_address(&head_squares[rank_in_cluster()][row]), receiver),
+                 map_to_block(head_barrier, receiver), sums[0], sums[1], sums[2], sums[3]);
+}
+
 // x [rows, inputs] and w [outputs, inputs] as tensor maps, boxes of ROWS x 64 and BOX x 64; inputs a multiple of 64,
 // outputs of 8. The blocks take the tiles of 16 x GROUPS outputs in turn.
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void CLUSTER_DIMENSIONS __launch_bounds__(THREADS, 1)
     few_rows(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
              const __grid_constant__ Shape shape, const __grid_constant__ Tensors tensors) {
     extern __shared__ char dynamic_shared[];
     __shared__ alignas(8) u64 barriers[2 * STAGES + 1];
     __shared__ float factors[ROWS], partial_squares[MULTIPLYING_THREADS], squares_of_group[GROUPS][ROWS];
     __shared__ float4 partial_sums[K_PARTS][ITEMS];
+    __shared__ alignas(16) float head_squares[2][CLUSTER][ROWS];  // this and the next two: with SCALES_ITEMS
+    __shared__ float head_factors[ROWS];
+    __shared__ alignas(8) u64 head_squares_barrier;
     const u32 stages = (shared_address(dynamic_shared) + 1023) / 1024 * 1024;
     // Barriers of 8 bytes: of each stage, filled by the copy engine and freed by the multiplying warps; of the weights.
     const u32 filled_barriers = shared_address(barriers);
     const u32 freed_barriers = filled_barriers + 8 * STAGES;
     const u32 norm_barrier = freed_barriers + 8 * STAGES;
+    const u32 head_barrier = SCALES_ITEMS ? shared_address(&head_squares_barrier) : 0;
     const int tiles = (shape.outputs + 16 * GROUPS - 1) / (16 * GROUPS);
     const int steps = (shape.inputs + SLICES * DEPTH - 1) / (SLICES * DEPTH);
     // The norm's weights of all inputs, which the copy engine brings, then zeros to the end of the last stage.
@@ -220,9 +271,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             init_barrier(freed_barriers + 8 * i, MULTIPLYING_THREADS / 32);
         }
         init_barrier(norm_barrier, 1);
+        if (SCALES_ITEMS) init_barrier(head_barrier, 1);
         publish_barriers();
+        if (SCALES_ITEMS) arrive_expecting_bytes(head_barrier, HEAD_SQUARES_BYTES);
     }
     __syncthreads();
+    if (SCALES_ITEMS) cluster_arrive_relaxed();
     let_next_begin();
     int stage = 0, parity = 0;
     if (threadIdx.x >= MULTIPLYING_THREADS) {
@@ -249,6 +303,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int i = thread / ROWS; !NORM && i < squares_parts(shape); i += MULTIPLYING_THREADS / ROWS)
         squares[0][0] += __ldcg(squares_before(tensors) + i * ROWS + thread % ROWS);
     if (NORM) wait_for_phase(norm_barrier, 0);
+    if (SCALES_ITEMS) cluster_wait();  // the barriers of the other blocks are ready
+    int head_parity = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         Preloaded<1> preloaded[ITEMS_PER_THREAD][2];
         preload_items(preloaded, thread, tile, shape, tensors);
@@ -276,6 +332,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             compute_factors(factors, partial_squares, thread, shape);
             sync_named_barrier(MULTIPLYING_THREADS, 1);
         }
+        if (SCALES_ITEMS) {
+            square_items(squares_of_group, partial_sums, factors, thread, tile, shape, tensors);
+            sync_named_barrier(MULTIPLYING_THREADS, 1);
+            send_head_squares(squares_of_group, head_squares[head_parity], head_barrier, thread);
+            wait_for_phase(head_barrier, head_parity);
+            if (thread == 0) arrive_expecting_bytes(head_barrier, HEAD_SQUARES_BYTES);  // of the next tile
+            if (thread < ROWS) {
+                float sum = 0;
+                for (int block = 0; block < CLUSTER; ++block) sum += head_squares[head_parity][block][thread];
+                head_factors[thread] = item_factor(sum, shape);
+            }
+            head_parity ^= 1;
+            sync_named_barrier(MULTIPLYING_THREADS, 1);
+        }
 #pragma unroll
         for (int i = 0; i < ITEMS_PER_THREAD; ++i) {
             const int index = thread + i * MULTIPLYING_THREADS;
@@ -289,6 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 Numbers<1> a = {{(j ? sum.y : sum.x) * factors[row]}}, b = {{(j ? sum.w : sum.z) * factors[row]}};
                 a = adjust_sums(a, outputs.first[0], shape, tensors);
                 b = adjust_sums(b, outputs.first[1], shape, tensors);
+                if (SCALES_ITEMS) scale_item(a, b, head_factors[row], outputs.first[0], shape, tensors);
                 float squares = apply_epilogue(a, b, row, outputs, shape, tensors, preloaded[i][j]);
 #pragma unroll
                 for (int distance = 4; LEAVES_SQUARES && distance < 32; distance *= 2)
