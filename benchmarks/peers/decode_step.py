@@ -1,4 +1,4 @@
-"""One decode step of Llama-3-8B with random weights in bf16: our chain of kernels and PyTorch.
+"""One decode step of Llama-3-8B and of Qwen3-8B with random weights in bf16: our chain of kernels and PyTorch.
 
 PyTorch compiles a layer before and after its attention, so that its backends of attention can be compared. The token is
 appended to the cache. All layers and the head are one CUDA graph. One layer is compared with float32 arithmetic before
@@ -21,8 +21,8 @@ from chain import Chain
 from decode_step import DecodeStep, make_case
 from dense import DenseModel, read_dense
 
-MODEL, DTYPE = "llama-3-8b", "bf16"
-CELLS = ((1, 1024), (8, 1024), (32, 1024), (128, 1024), (1, 8192))  # batch, context with the new token
+MODELS, DTYPE = ("llama-3-8b", "qwen3-8b"), "bf16"
+CELLS = ((1, 1024), (4, 1024), (64, 1024), (1, 8192))  # batch, context with the new token
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION")
 WARMUP, REPLAYS = 1, 30
 TOLERANCE = 0.02  # norm of the difference over the norm, of logits after one layer; bf16 rounds each result by 0.2 %
@@ -38,14 +38,15 @@ def weights_of(torch, model: DenseModel) -> tuple:
     def matrix(*shape: int):
         return torch.empty(shape, dtype=torch.bfloat16, device="cuda").normal_(0, model.hidden**-0.5)
 
-    def norm():
-        return torch.empty(model.hidden, dtype=torch.bfloat16, device="cuda").normal_(1, 0.1)
+    def norm(size: int = model.hidden):
+        return torch.empty(size, dtype=torch.bfloat16, device="cuda").normal_(1, 0.1)
 
     attended = model.heads * model.head_size
     layers = [
         (
             norm(),
             matrix(model.qkv, model.hidden),
+            [norm(model.head_size) for _ in range(2 if model.norms else 0)],  # of queries and keys
             matrix(model.hidden, attended),
             norm(),
             matrix(2 * model.inner, model.hidden),
@@ -85,9 +86,14 @@ def parts_of(torch, model: DenseModel) -> list[Callable]:
         first, second = x.chunk(2, -1)
         return x * cos + torch.cat((-second, first), -1) * sin
 
-    def before(x, norm, qkv, cos, sin, position, keys, values):
+    def before(x, norm, qkv, head_norms, cos, sin, position, keys, values):
         y = functional.rms_norm(x, (hidden,), norm, eps)
         query, key, value = (part.view(x.shape[0], -1, 1, size) for part in functional.linear(y, qkv).split(split, -1))
+        if head_norms:
+            query, key = (
+                functional.rms_norm(part, (size,), weight, eps)
+                for part, weight in zip((query, key), head_norms, strict=True)
+            )
         keys[:, :, position] = rotated(key, cos, sin)
         values[:, :, position] = value
         return rotated(query, cos, sin)
@@ -109,8 +115,8 @@ def decoded(torch, model: DenseModel, weights: tuple, caches: list[tuple], input
     (before, after, head), (tokens, position, cos, sin) = parts, inputs
     embedding, layers, last_norm, head_matrix = weights
     x = torch.nn.functional.embedding(tokens, embedding)
-    for (norm, qkv, out, mlp_norm, gate_up, down), (keys, values) in zip(layers, caches, strict=True):
-        query = before(x, norm, qkv, cos, sin, position, keys, values)
+    for (norm, qkv, head_norms, out, mlp_norm, gate_up, down), (keys, values) in zip(layers, caches, strict=True):
+        query = before(x, norm, qkv, head_norms, cos, sin, position, keys, values)
         attended = torch.nn.functional.scaled_dot_product_attention(
             query, keys, values, enable_gqa=model.heads > model.kv_heads
         )
@@ -133,9 +139,11 @@ def expected(torch, model: DenseModel, weights: tuple, caches: list[tuple], toke
 
     embedding, layers, last_norm, head_matrix = weights
     x = embedding[tokens].float()
-    for (norm, qkv, out, mlp_norm, gate_up, down), (keys, values) in zip(layers, caches, strict=True):
+    for (norm, qkv, head_norms, out, mlp_norm, gate_up, down), (keys, values) in zip(layers, caches, strict=True):
         mixed = (normed(x, norm) @ qkv.float().t()).view(batch, -1, size)
         query, key, value = mixed.split([model.heads, model.kv_heads, model.kv_heads], 1)
+        if head_norms:
+            query, key = normed(query, head_norms[0]), normed(key, head_norms[1])
         keys, values = keys.float(), values.float() + 0  # copies, whatever the dtype
         keys = torch.cat((keys[:, :, :-1], rotated(key)[:, :, None]), 2)
         values[:, :, -1] = value
@@ -213,13 +221,14 @@ def main() -> None:
     given = timing.parser(__doc__).parse_args()
     torch = timing.pytorch()
     device = timing.our_device(torch)
-    found = config_file.find_model(MODEL)
-    weights = weights_of(torch, read_dense(found))
     results = timing.Results(torch, given.output, uuid=device.identity.uuid)
-    for batch, context in CELLS[:1] if given.short else CELLS:
-        results.add(compare(torch, device, found, weights, batch, context))
-        torch.cuda.empty_cache()
-        device.xp.get_default_memory_pool().free_all_blocks()
+    for model in MODELS:
+        found = config_file.find_model(model)
+        weights = weights_of(torch, read_dense(found))
+        for batch, context in CELLS[:1] if given.short else CELLS:
+            results.add(compare(torch, device, found, weights, batch, context))
+            torch.cuda.empty_cache()
+            device.xp.get_default_memory_pool().free_all_blocks()
     results.close(("model", "batch", "context"), lambda row: row["model"])
 
 
