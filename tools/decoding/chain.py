@@ -36,8 +36,8 @@ HEAD_SOURCE = "measured: the head of Llama-3.2-1B, its largest product, on an H2
 # One start for products and attention: every layer has as many of both, so no number of layers separates them.
 GPU_CONSTANTS = {
     **host_constants("graph_launch_s"),
-    "kernel_start_s": Constant(2.78e-6, FITTED_SOURCE, "the start of a kernel while the one before it ends"),
-    "row_s": Constant(3.58e-8, FITTED_SOURCE, "each row of x of a product of many rows: exchanged sums, and results"),
+    "kernel_start_s": Constant(2.57e-6, FITTED_SOURCE, "the start of a kernel while the one before it ends"),
+    "row_s": Constant(3.87e-8, FITTED_SOURCE, "each row of x of a product of many rows: exchanged sums, and results"),
     "stream_share": Constant(0.94, HEAD_SOURCE, "of the memory ceiling at which weights, keys and values are read"),
 }
 Launch = Callable[[], None]

@@ -112,7 +112,7 @@ TYPES = {  # of arrays only the size of the items is compared
     "Shape": "V16",
     "Tensors": "V16",
 }
-BOUNDS = r"(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)\s+)*"
+BOUNDS = r"(?:(?:__(?:launch_bounds|cluster_dims)__\([^)]*\)|CLUSTER_DIMENSIONS)\s+)*"
 SIGNATURE = re.compile(rf'extern "C" __global__ void\s+{BOUNDS}(\w+?)(?:##(?:DEPTH|BLOCKS))?\(([^)]*)\)')
 DEPTHS = re.compile(r"^(?:AT_DEPTH|READ_CLUSTER)\((\d+)\)$", re.MULTILINE)
 WORDS_A_VECTOR = 4
