@@ -93,11 +93,6 @@ def test_a_doubted_cell_is_crossed_and_has_no_share(block, share):
     assert bool(crosses) == bool(dot.crossed)
 
 
-def test_own_dots_under_the_ceilings_of_a_run(tmp_path):
-    figure = roofline_figure.draw_dots(RUN, "gpu0", [(10.0, 5.0, "mine", "fp16")])
-    assert "mine" in words_of(figure, tmp_path / "own.svg")
-
-
 # ---------------------------------------------------------------- operators
 
 

@@ -9,7 +9,7 @@ import pytest
 from pictures import reference
 from workflow_run import CHECKOUT
 
-from roofline.report.spreadsheet import to_csv
+from roofline.report.derived import to_csv
 from roofline.table.rows import Roofline
 
 PUBLISHED = CHECKOUT / "docs/roofline.schema.json"

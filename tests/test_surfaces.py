@@ -17,7 +17,7 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.answers import ANSWERS, find_unanswered, judge_answers
+from roofline.report.derived import ANSWERS, find_unanswered, judge_answers
 from roofline.report.pages import build_operation_table, build_pages
 from roofline.report.report_model import build_report
 from roofline.table.checks.acceptance import QUESTIONS

@@ -5,12 +5,12 @@ import hashlib
 import json
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from roofline.core.all_reduce_model import bound_time_s as bound_all_reduce_s
 from roofline.core.architectures import architecture_of
@@ -35,7 +35,6 @@ from roofline.core.levels import memory_ceiling_names as memory_ceilings
 from roofline.core.regimes import classify_regime
 from roofline.core.roofline_model import LANES_PER_WARP, peak_issue_rate
 from roofline.core.roofline_model import place_under_roof as analyse
-from roofline.core.statistics import is_too_few
 from roofline.core.terms import (
     CARD_QUANTITY_KINDS,
     PAIR_KEY_PREFIXES,
@@ -88,9 +87,6 @@ from roofline.table.quantities import Quantity, list_quantities
 from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Roofline
 from roofline.table.run_records import read_results
 from roofline.table.standing import rank_among_cards, select_comparable_runs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -187,14 +183,6 @@ def wrap_for_terminal(text: str) -> str:
     """Return a text in lines as wide as the terminal, at most 120 characters; only a longer word is longer."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-
-
-def roofline_figure(run: Run, dots: Sequence[tuple[float, float, str, str]], device: str) -> "Figure":
-    """Return the measured ceilings of a device as a Matplotlib figure, with the caller's dots in it.
-
-    A dot is (FLOP/byte, TFLOPS, label, dtype).
-    """
-    return import_module("roofline.report.roofline_figure").draw_dots(run.roofline, device, dots)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -22,8 +22,3 @@ def bound_time_s(size_bytes: float, link_gb_per_s: float, cards: int = 2, latenc
     """
     share = min(2 * (cards - 1) / cards, 1 + 1 / cards)
     return max(latency_s, share * size_bytes / (link_gb_per_s * 1e9))
-
-
-def estimate_time_s(size_bytes: float, link_gb_per_s: float, cards: int) -> float:
-    """Return the seconds of an all-reduce on `cards` cards by a ring, whose start does not count."""
-    return 2 * (cards - 1) / cards * size_bytes / (link_gb_per_s * 1e9)

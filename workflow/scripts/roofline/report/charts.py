@@ -58,11 +58,10 @@ def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
     symbols = assign_symbols(cell.operator for cell in roofline.operators)
     best = {id(cell) for cell in choose_dots(roofline, device)}
     traces = list(_lines(content, ends))
-    cells = [(dot, dot.cell) for dot in content.dots if dot.cell]
-    for (operator, _), group in group_by(cells, lambda pair: (pair[1].operator, pair[1].dtype)).items():
-        traces.append(_sealed_dots([dot for dot, _ in group], content.scale))
+    for (operator, _), group in group_by(content.dots, lambda dot: (dot.cell.operator, dot.cell.dtype)).items():
+        traces.append(_sealed_dots(group, content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
-    crossed = [dot for dot, _ in cells if dot.crossed]
+    crossed = [dot for dot in content.dots if dot.crossed]
     traces += [_crosses(crossed, content.scale)] if crossed else []
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
 
@@ -74,8 +73,8 @@ def _sealed_dots(dots: Sequence[Dot], scale: float) -> dict:
     return _trace(intensities, rates, marker=look, meta={"kind": "predicted"})
 
 
-def _dots(cells: Sequence[tuple[Dot, CellRow]], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
-    dots, large = [dot for dot, _ in cells], [id(cell) in best for _, cell in cells]
+def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofline: Roofline) -> dict:
+    large = [id(dot.cell) in best for dot in dots]
     look = {
         "symbol": [f"{symbol}{'-open' if dot.hollow else ''}" for dot in dots],
         "color": colour(dots[0].dtype),
@@ -83,7 +82,7 @@ def _dots(cells: Sequence[tuple[Dot, CellRow]], scale: float, best: set[int], sy
         "opacity": [1.0 if is_large else 0.45 for is_large in large],
         "line": {"width": 1, "color": "@paper"},
     }
-    words = [hover_text(cell, roofline) for _, cell in cells]
+    words = [hover_text(dot.cell, roofline) for dot in dots]
     intensities = [dot.intensity_flops_per_byte for dot in dots]
     return _trace(intensities, [scale * dot.tflops for dot in dots], words, marker=look, meta={"kind": "cell"})
 

@@ -1,21 +1,46 @@
 """Files that follow from the records alone."""
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from roofline.records.base import write
 from roofline.records.files import write_text
-from roofline.report.answers import judge_answers
 from roofline.report.interpretation import write_paragraphs
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
-from roofline.report.spreadsheet import to_csv
+from roofline.table.checks.acceptance import QUESTIONS
 from roofline.table.load import Request, build_table
-from roofline.table.rows import Roofline
+from roofline.table.rows import Roofline, TableRow
 from roofline.table.run_records import Results
 
 TABLE = "roofline.json"
+Scalar = str | int | float | bool | None
+FIRST_COLUMNS = ("device", "kind", "name")
+# For each paragraph, the parts of its question. A part is answered by any of these words; some say why none is known.
+ANSWERS: tuple[dict[str, str], ...] = (
+    {
+        "whether GEMMs come near their ceilings": r"reference GEMM|Not this one|No compute ceiling",
+        "whether the memory slope holds": r"slope is confirmed|is not confirmed|Not this one|No compute ceiling",
+        "how far to trust it": r"Repeats|Not yet|Not this one|No compute ceiling",
+    },
+    {
+        "where a kernel lands on the memory slope": r"of the memory slope|No operator|No share|Shares of a roof",
+        "its share of the peak": r"% of the \w+ peak|No operator|No share|Shares of a roof",
+        "what a better implementation buys": r"bought|No operator|No share|Shares of a roof",
+    },
+    {
+        "the ratio of attained TFLOPS": r"attained TFLOPS differ|No ratio",
+        "the ratio of the bandwidths": r"bandwidths differ|bandwidths is unknown|No ratio",
+        "what took the difference": r"What took the difference|No ratio",
+        "what PCIe costs": r"PCIe|No ratio",
+    },
+)
 
 
 def derive(
@@ -45,3 +70,66 @@ def write_derived(
     for name, text in texts.items():
         write_text(text, folder / name)
     return roofline
+
+
+# ---------------------------------------------------------------- the three questions
+
+
+def find_unanswered(paragraphs: Sequence[str]) -> list[str]:
+    """Return the parts of the three questions that these paragraphs do not answer."""
+    pairs = zip(paragraphs, ANSWERS, strict=True)
+    return [part for text, answers in pairs for part, words in answers.items() if not re.search(words, text)]
+
+
+def judge_answers(table: Roofline, paragraphs: Sequence[str]) -> Roofline:
+    """Return the table with the check of the three questions failed if the paragraphs leave a part unanswered."""
+    unanswered = find_unanswered(paragraphs)
+    failure = {"result": "fail", "reason": f"interpretation.md does not say {'; '.join(unanswered)}"}
+    checks = [
+        check.model_copy(update=failure)
+        if unanswered and check.check == QUESTIONS and check.result == "pass"
+        else check
+        for check in table.checks
+    ]
+    return table.model_copy(update={"checks": checks})
+
+
+# ---------------------------------------------------------------- spreadsheets
+
+
+def to_csv(rows: Sequence[TableRow]) -> str:
+    """Return a header and a line for each row, the columns that name it first.
+
+    A nested field is a column of its own, such as `sealed.cpu_time_s`. An interval has two columns, `.low` and `.high`.
+    Words of a list are joined by "; ": no words and an unknown list are both empty. Other lists, such as the curve of a
+    load, are left out. Without rows there are no columns.
+    """
+    lines = [dict(_columns(row)) for row in rows]
+    text = io.StringIO()
+    columns = sorted(dict.fromkeys(name for line in lines for name in line), key=lambda name: name not in FIRST_COLUMNS)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _columns(row: BaseModel, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    """Yield the name and the value of each column of a row, nested fields after the name of their own field."""
+    for name, field in type(row).model_fields.items():
+        yield from _columns_of_value(f"{prefix}{name}", getattr(row, name), str(field.annotation))
+
+
+def _columns_of_value(name: str, value: object, annotation: str) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(value, BaseModel):
+        yield from _columns(value, f"{name}.")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _columns_of_value(f"{name}.{key}", inner, "")
+    elif "tuple[" in annotation:
+        bounds = value if isinstance(value, tuple) else (None, None)
+        yield from zip((f"{name}.low", f"{name}.high"), bounds, strict=True)
+    elif "list[str]" in annotation:
+        yield name, "; ".join(value if isinstance(value, list) else [])
+    # A nested field that the row lacks has no column.
+    elif isinstance(value, Scalar) and "roofline." not in annotation:
+        yield name, value

@@ -1,7 +1,9 @@
 """The pages of a run, each a template of the model of the report."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from roofline.core.formatting import duration, flops_rate_text, regime_text
 from roofline.core.grouping import group_by
 from roofline.report import counter_agreement, interpretation, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
@@ -15,8 +17,8 @@ from roofline.report.report_model import (
     select_measured,
     select_sealed,
 )
-from roofline.report.what_if import build_what_if
-from roofline.table.rows import USERS, EnergyFit, Roofline, Score, count_passed
+from roofline.report.roofline_content import build_content
+from roofline.table.rows import USERS, AskedCell, EnergyFit, Roofline, Score, count_passed
 
 
 def build_pages(report: ReportView) -> dict[str, str]:
@@ -102,3 +104,44 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
     """Return the user's own operations, with the columns of SPEC C."""
     cells = [cell for cell in report.table.operators if cell.operator == USERS]
     return rendering.render_table("operations", cells, left_columns=2)
+
+
+# ---------------------------------------------------------------- what if
+
+
+def build_what_if(report: ReportView) -> dict[str, Any] | None:
+    """Return, as the page's script reads it, what a reader may choose and a row for each choice; None without cells.
+
+    `choices` has the values of each size that differs between the cells, and of the dtype; a row has its choice, its
+    place on the chart (`x`, FLOP/byte; `y`, the chart's unit) and its prediction in words.
+    """
+    device, table = report.first_device, report.table
+    cells = [cell for cell in table.what_if if cell.device == device.device]
+    if not cells:
+        return None
+    about = table.operator_info[cells[0].operator]
+    scale = build_content(
+        table, device.device, [cell for cell in table.operators if cell.device == device.device]
+    ).scale
+    values = {key: sorted({_choice(cell)[key] for cell in cells}) for key in _choice(cells[0])}
+    choices = {key: allowed for key, allowed in values.items() if len(allowed) > 1}
+    symbols = {about.axis.key: about.axis.symbol} if about.axis else {}
+    return {
+        "title": " of ".join(filter(None, [about.title, cells[0].preset])),
+        "choices": [{"key": key, "label": symbols.get(key, key), "values": choices[key]} for key in choices],
+        "rows": [_asked_row(cell, list(choices), scale, device.row.memory_total_bytes) for cell in cells],
+    }
+
+
+def _choice(cell: AskedCell) -> dict[str, Any]:
+    return {"dtype": cell.dtype, **cell.shape}
+
+
+def _asked_row(cell: AskedCell, keys: list[str], scale: float, memory_bytes: int | None) -> dict[str, Any]:
+    tflops = cell.flops / cell.cpu_time_s / 1e12
+    words = [f"predicted {duration(cell.cpu_time_s)}", regime_text(cell.regime), flops_rate_text(tflops)]
+    words.append(f"by {cell.implementation}")
+    if memory_bytes and cell.bytes > memory_bytes:
+        words.append("more than the memory holds")
+    choice = [_choice(cell)[key] for key in keys]
+    return {"choice": choice, "x": cell.flops / cell.bytes, "y": scale * tflops, "words": ", ".join(words)}

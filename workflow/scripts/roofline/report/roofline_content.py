@@ -69,11 +69,11 @@ class Dot:
     label: str
     dtype: str
     kind: str  # what its marker means
-    hollow: bool = False
-    crossed: bool = False
-    has_peak_share: bool = False  # in its label
-    sealed_tflops: float | None = None
-    cell: CellRow | None = None
+    hollow: bool
+    crossed: bool
+    has_peak_share: bool  # in its label
+    sealed_tflops: float | None
+    cell: CellRow
     colour: str | None = None  # that of the dtype without one
 
 

@@ -1,7 +1,6 @@
 """The roofline of a device as a picture."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import cycle
 from math import atan, degrees, log10
 
@@ -42,13 +41,6 @@ def draw_operator(roofline: Roofline, operator: str) -> Figure:
     cells = group_by(operator_cells, lambda cell: cell.device)
     contents = [build_content(roofline, name, cells[name], by_rate=True) for name in roofline.devices if name in cells]
     return draw_panels(contents, roofline.title(operator))
-
-
-@style.styled()
-def draw_dots(roofline: Roofline, device: str, dots: Sequence[tuple[float, float, str, str]]) -> Figure:
-    """Return the ceilings of a device with dots of others: FLOP/byte, TFLOPS, label and dtype of each."""
-    drawn = [Dot(intensity, tflops, label, dtype, kind="") for intensity, tflops, label, dtype in dots]
-    return draw_panels([replace(build_content(roofline, device, []), dots=drawn)])
 
 
 def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -> Figure:
