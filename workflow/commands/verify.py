@@ -31,9 +31,9 @@ from roofline.run.archive import ENDING, describe_contradiction, newest, opened
 from roofline.run.ending import end_with_parent, exit_with
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.known_cards import find_known_cards
-from roofline.table.rows import Roofline
+from roofline.table.rows import CellRow, Roofline
 from roofline.table.run_records import Results, read_results
-from roofline.table.seals import count_recomputed, count_redrawn, find_unlike_rows
+from roofline.table.seals import count_recomputed, count_redrawn
 
 RENDERED = RESULTS / "rendered"
 FIGURES: tuple[str, ...] = ("burst_tflops", "sustained_tflops", "gb_per_s", "cpu_time_s", "gpu_time_s")
@@ -60,14 +60,12 @@ def verify(run: Path) -> int:
     folder = RENDERED / run.resolve().name.removesuffix(ENDING)
     with opened(run) as (root, manifest, problems):
         problems += list_replaced(run.resolve(), manifest)
-        if not problems:
-            results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
-            archived = read_table(root)
-            problems += find_unlike_rows([*archived.operators, *archived.drawn], results)
         if problems:
             print("\n".join(shorten_lines(problems, MOST_SHOWN)))
             print(f"{count_words(len(problems), 'problem')} in {run}")
             return 1
+        results = read_results(root / RESULTS, [root / output.path for output in manifest.outputs])
+        archived = read_table(root)
     roofline = redraw_run(results, manifest, folder)
     print(f"ok: {len(manifest.outputs)} results agree with the manifest")
     for line in [*describe_seals(results, manifest), *shorten_lines(describe_amendments(manifest))]:
@@ -107,21 +105,27 @@ def describe_seals(results: Results, manifest: Manifest) -> list[str]:
 
 
 def list_changed_figures(archived: Roofline, derived: Roofline) -> list[str]:
-    """Return a line for each measured rate and time of an archived table that its records do not give, and one if it
-    has other predictions of the user's."""
+    """Return a line for each measured rate and time of an archived table that its records do not give, for each cell
+    with another prediction than theirs, and one if it has other predictions of the user's."""
     before, now = _figures(archived), _figures(derived)
     changed = [name for name in now if not isclose(before.get(name, 0.0), now[name], rel_tol=1e-9)]
+    cells, own_cells = _name_cells(derived), _name_cells(archived)
+    unlike = [name for name, row in cells.items() if name in own_cells and row.sealed != own_cells[name].sealed]
     own_before, own_now = (
         [shared_fields(row, SealedOwnPrediction) for row in table.own_predictions] for table in (archived, derived)
     )
     lines = ["roofline.json: predictions of the user's are not as sealed"] if own_before != own_now else []
+    lines += [f"roofline.json: {name}: another prediction than sealed" for name in unlike]
     return lines + [f"roofline.json: {name} {before.get(name)}, by the records {now[name]}" for name in changed]
 
 
+def _name_cells(roofline: Roofline) -> dict[str, CellRow]:
+    rows = [*roofline.measured_cells, *roofline.drawn]
+    return {f"{row.device} {roofline.full_name(row)}, {row.record}": row for row in rows}
+
+
 def _figures(roofline: Roofline) -> dict[str, float]:
-    ceilings = {f"{row.device} {row.name}": row for row in roofline.ceilings}
-    rows_of_cells = [*roofline.measured_cells, *roofline.drawn]
-    cells = {f"{row.device} {roofline.full_name(row)}, {row.record}": row for row in rows_of_cells}
+    ceilings, cells = {f"{row.device} {row.name}": row for row in roofline.ceilings}, _name_cells(roofline)
     all_reduces = {
         f"{row.device} all-reduce with {row.peer}, {size.size_bytes} bytes": size
         for row in roofline.all_reduces

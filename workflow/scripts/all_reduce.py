@@ -14,7 +14,7 @@ from roofline.measure.nccl_timing import EagerProcesses, measure_in_graphs
 from roofline.records.all_reduce_record import AllReduceRecord
 from roofline.records.bandwidth_record import Peer
 from roofline.records.base import write
-from roofline.records.files import below_results, file_sha256
+from roofline.records.files import hash_results
 from roofline.run.jobs import Stopwatch, job, report
 
 
@@ -54,11 +54,10 @@ if __name__ == "__main__":
     with job(f"{path.stem} {name}", snakemake):
         watch = Stopwatch()
         fields = measure(name, discovery.peer_name(path.stem) or "", snakemake.input.program)
-        seals = [snakemake.input.prediction, snakemake.input.own_prediction]
         record = AllReduceRecord(
             device=name,
             name=path.stem,
-            seals={below_results(seal): file_sha256(seal) for seal in seals},
+            seals=hash_results([snakemake.input.prediction, snakemake.input.own_prediction]),
             **watch.taken(),
             **fields,
         )

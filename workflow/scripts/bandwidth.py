@@ -24,7 +24,7 @@ from roofline.measure.protocol import TimingBudget
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import below_results, file_sha256
+from roofline.records.files import hash_results
 from roofline.run.jobs import Stopwatch, job, report, say
 
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
@@ -83,7 +83,7 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
     return BandwidthRecord(
         device=task.device,
         name=level,
-        seals={below_results(task.seal_path): file_sha256(task.seal_path)},
+        seals=hash_results([task.seal_path]),
         **watch.taken(),
         **record_fields,
     )

@@ -4,13 +4,11 @@ from roofline.devices import discovery
 from roofline.measure.calibration import calibrate
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import file_sha256
-from roofline.run.jobs import job, now, say
+from roofline.run.jobs import job, now, say_sealed
 
 if __name__ == "__main__":
     name, output = snakemake.wildcards.device, snakemake.output[0]
     with job(f"calibration {name}", snakemake):
         costs = calibrate(discovery.open_device(name), read(DeviceRecord, snakemake.input.device), now)
         write(costs, output)
-        digits = file_sha256(output)[:12]
-        say(f"calibration {name}: {len(costs.constants)} costs in {costs.elapsed_s:.1f} s, sealed as {digits}")
+        say_sealed(f"calibration {name}: {len(costs.constants)} costs in {costs.elapsed_s:.1f} s", output)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from roofline.records.base import write
-from roofline.records.files import RESULTS, below_results, file_sha256
+from roofline.records.files import RESULTS, hash_results
 from roofline.report import pictures
 from roofline.report.derived import write_derived
 from roofline.report.report_model import Source
@@ -22,12 +22,11 @@ if __name__ == "__main__":
         # Predictions are written before anything is measured. As an input they would have tables rebuilt.
         paths = [*snakemake.input.records, *map(str, sorted(RESULTS.glob("*/predictions.json")))]
         results = read_results(RESULTS, paths)
-        sha256 = {below_results(path): file_sha256(path) for path in paths}
         results.known_cards = find_known_cards(results)
         write(results.known_cards, RESULTS / KNOWN_CARDS)
         sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
         source = Source(sources.commit, sources.url, changed_files=sources.changed_files or ())
-        roofline = write_derived(results, json.loads(snakemake.params.asked), sha256, RESULTS, source)
+        roofline = write_derived(results, json.loads(snakemake.params.asked), hash_results(paths), RESULTS, source)
         names = [Path(path).name for path in snakemake.output.pictures]
         pictures.draw(RESULTS, roofline, snakemake.params.dpi, names, partial(end_with_parent, os.getpid()))
         previous_results.remove_old_pictures(RESULTS, names)

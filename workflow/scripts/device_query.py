@@ -4,8 +4,7 @@ from roofline.devices import discovery
 from roofline.devices.discovery import describe_device
 from roofline.measure.sealing import seal_device
 from roofline.records.base import write
-from roofline.records.files import file_sha256
-from roofline.run.jobs import job, now, report, say
+from roofline.run.jobs import job, now, report, say_sealed
 
 if __name__ == "__main__":
     name, output = snakemake.wildcards.device, snakemake.output
@@ -17,5 +16,4 @@ if __name__ == "__main__":
         write(sealed, output.prediction)
 
         report(record, f"device_query {name}", record)
-        digits = file_sha256(output.prediction)[:12]
-        say(f"prediction {name}: {len(sealed.ceilings)} promised ceilings, sealed as {digits}")
+        say_sealed(f"prediction {name}: {len(sealed.ceilings)} promised ceilings", output.prediction)

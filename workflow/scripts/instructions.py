@@ -6,7 +6,7 @@ from roofline.measure.instruction_limits import measure_access_limits, measure_i
 from roofline.measure.protocol import TimingBudget
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import below_results, file_sha256
+from roofline.records.files import hash_results
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.run.jobs import Stopwatch, job, report
 
@@ -19,7 +19,7 @@ def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> Ins
     limits = list(measure_access_limits(device, budget))
     return InstructionsRecord(
         device=name,
-        seals={below_results(seal_path): file_sha256(seal_path)},
+        seals=hash_results([seal_path]),
         **watch.taken(),
         issue=issue,
         walls=limits,

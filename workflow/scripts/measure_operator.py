@@ -9,7 +9,7 @@ from roofline.operators.drawing import draw_shapes
 from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import below_results, file_sha256
+from roofline.records.files import file_sha256, hash_results
 from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
@@ -41,7 +41,7 @@ def measure_operator_job(
     notes += list_skipped(plan)
     return OperatorRecord(
         device=name,
-        seals={below_results(path): file_sha256(path) for path in seals.values()},
+        seals=hash_results(seals.values()),
         **watch.taken(),
         measurements=measurements,
         case=planned_job.path,
@@ -65,8 +65,7 @@ if __name__ == "__main__":
     with job(name, snakemake, modules):
         operator = registry.collect_operators(params.operators)[params.operator]
         if count := settings.get("shapes"):
-            hashes = {below_results(path): file_sha256(path) for path in seals_of(inputs).values()}
-            planned_job, _ = draw_shapes(operator, hashes, count)
+            planned_job, _ = draw_shapes(operator, hash_results(seals_of(inputs).values()), count)
         record = measure_operator_job(
             operator,
             wildcards.device,

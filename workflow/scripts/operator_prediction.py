@@ -5,8 +5,7 @@ from roofline.operators import registry
 from roofline.records.base import read, write
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import file_sha256
-from roofline.run.jobs import job, now, say
+from roofline.run.jobs import job, now, say_sealed
 
 if __name__ == "__main__":
     name, rule = snakemake.wildcards.device, snakemake.wildcards.operator
@@ -16,5 +15,5 @@ if __name__ == "__main__":
         calibration = read(CalibrationRecord, snakemake.input.calibration)
         sealed = seal_operator(operator.name, operator.constants, device, now(), calibration)
         write(sealed, snakemake.output[0])
-        digits = file_sha256(snakemake.output[0])[:12]
-        say(f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants, sealed as {digits}")
+        words = f"operator_prediction {name} {operator.name}: {len(sealed.constants)} constants"
+        say_sealed(words, snakemake.output[0])

@@ -13,7 +13,7 @@ from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import below_results, file_sha256
+from roofline.records.files import hash_results
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, report, seals_of
@@ -49,7 +49,7 @@ def measure_ceiling(
     return PeakFlopsRecord(
         device=device.name,
         name=ceiling,
-        seals={below_results(path): file_sha256(path) for path in seals.values()},
+        seals=hash_results(seals.values()),
         **watch.taken(),
         measurements=measurements,
         skipped_reason=skipped_reason,

@@ -23,7 +23,7 @@ from roofline.operators.gemm.operator import Gemm
 from roofline.operators.predicting import Seals
 from roofline.records.base import read, write
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.files import RESULTS, below_results, file_sha256, write_text
+from roofline.records.files import RESULTS, hash_results, write_text
 from roofline.records.operator_record import DrawnShapes, JobRecord, OperatorRecord, PredictedCell, PredictionsRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import job, now, say
@@ -42,7 +42,7 @@ def predict_cells(
     operator_seals = [read(OperatorPredictionRecord, path) for path in constants]
     seals_by_operator = {seal.operator: Seals(sealed, seal.constants) for seal in operator_seals}
     operators = registry.collect_operators({path for task in tasks for path in task["operators"]})
-    hashes = {below_results(path): file_sha256(path) for path in [*seals.values(), *constants]}
+    hashes = hash_results([*seals.values(), *constants])
     cells: list[PredictedCell] = []
     what_if: list[PredictedCell] = []
     kernels: set[tuple] = set()
@@ -59,7 +59,7 @@ def predict_cells(
     for task in tasks:
         operator, planned_job = operators[task["operator"]], Job.from_json(task["job"])
         if count := task.get("shapes"):
-            of_operator = {below_results(path): file_sha256(path) for path in [*seals.values(), paths[operator.rule]]}
+            of_operator = hash_results([*seals.values(), paths[operator.rule]])
             planned_job, drawn[operator.rule] = draw_shapes(operator, of_operator, count)
         cold = task["cache"] == "cold"
         chosen = task["implementations"], cold, task["scopes"]

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -63,6 +63,11 @@ def file_sha256(path: Path | str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_results(paths: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each of these results by its path as records name it. Raises OSError."""
+    return {below_results(path): file_sha256(path) for path in paths}
 
 
 class _Loader(yaml.SafeLoader):

@@ -18,7 +18,7 @@ from roofline.devices import host
 from roofline.measure import undisturbed
 from roofline.records.base import RunRecord
 from roofline.records.device_record import DeviceRecord
-from roofline.records.files import RESULTS, write_text
+from roofline.records.files import RESULTS, file_sha256, write_text
 from roofline.run import run_lock
 
 COPIES = RESULTS / "previous" / "again"  # of records that are measured again
@@ -114,6 +114,11 @@ def say(line: str) -> None:
     print(line)
     _lines.append(line)
     _show(line)
+
+
+def say_sealed(line: str, path: str) -> None:
+    """Say the line of a job that has written a seal, with the first digits of its hash."""
+    say(f"{line}, sealed as {file_sha256(path)[:12]}")
 
 
 def say_waiting(line: str) -> None:

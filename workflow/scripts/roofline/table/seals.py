@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from math import isclose
 
@@ -27,7 +27,6 @@ from roofline.records.seal_records import (
     Seal,
     prediction_code_sha256,
 )
-from roofline.table.rows import CellRow
 from roofline.table.run_records import Results
 
 ROUNDING = 1e-9  # of predictions that are computed again
@@ -174,25 +173,6 @@ def count_redrawn(results: Results) -> tuple[int, int]:
     sets = [pair for _, predictions in results.predictions for pair in predictions.drawn.items()]
     redrawn = sum(_find_drawing_operator(*pair) is not None for pair in sets)
     return redrawn, len(sets) - redrawn
-
-
-def find_unlike_rows(rows: Iterable[CellRow], results: Results) -> list[str]:
-    """Return a line for each row of a table that holds another prediction than was sealed."""
-    sealed = {
-        (predictions.device, *cell.identity): cell.sealed
-        for _, predictions in results.predictions
-        for cell in predictions.cells
-        if cell.sealed
-    }
-    lines = []
-    for row in rows:
-        names = (row.operator, row.implementation, row.preset, row.scope, row.dtype, row.cache)
-        prediction = sealed.get((row.device, *names, *sorted(row.shape.items())))
-        if prediction and row.sealed and not _are_alike(prediction, row.sealed):
-            lines.append(
-                f"roofline.json: {row.device} {row.implementation} {row.shape}: another prediction than sealed"
-            )
-    return lines
 
 
 def _are_alike(a: CellPrediction, b: CellPrediction) -> bool:
