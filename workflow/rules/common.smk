@@ -163,26 +163,6 @@ def peak_settings(wildcards):
     return CELLS.peak_settings(wildcards.device, wildcards.get("dtype", next(iter(REGISTER_ONLY_DTYPES))))
 
 
-def bandwidth_settings(level, wildcards):
-    """Return the settings of a job of memory levels, by the first of them."""
-    return CELLS.bandwidth_settings(wildcards.device, level)
-
-
-def operator_settings(operator, wildcards):
-    """Return the settings of one job of an operator."""
-    return CELLS.operator_settings(operator, wildcards.device, wildcards.case)
-
-
-def operator_priority(wildcards):
-    """Return more than of ceilings on every second GPU: while others measure ceilings, it has the host path alone."""
-    return 4 if wildcards.device in CELLS.gpus[1::2] else 1
-
-
-# As text, since Snakemake would take braces in the user's own names for wildcards.
-def asked_as_text(wildcards):
-    return json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True)
-
-
 OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)

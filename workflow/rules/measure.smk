@@ -104,7 +104,7 @@ for LEVELS in levels.group_by_job(dict.fromkeys(MEMORY)):
             **exclusive(LEVELS[0]),
         params:
             identity=partial(identity, LEVELS[0]),
-            settings=partial(bandwidth_settings, LEVELS[0]),
+            settings=lambda wildcards, level=LEVELS[0]: CELLS.bandwidth_settings(wildcards.device, level),
         script:
             "../scripts/bandwidth.py"
 

@@ -111,7 +111,8 @@ for OPERATOR in CELLS.timed:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
             case="|".join(map(re.escape, [*CELLS.jobs[OPERATOR], DRAWN])),
-        priority: operator_priority
+        # More than of ceilings on every second GPU: while others measure ceilings, it has the host path alone.
+        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1
         conda:
             ENVIRONMENT
         threads: cores_of
@@ -121,7 +122,7 @@ for OPERATOR in CELLS.timed:
             identity=partial(identity, partial(peer_level, OPERATOR)),
             operator=OPERATOR,
             operators=CELLS.own_file(OPERATOR),
-            settings=partial(operator_settings, OPERATOR),
+            settings=lambda wildcards, rule=OPERATOR: CELLS.operator_settings(rule, wildcards.device, wildcards.case),
         script:
             "../scripts/measure_operator.py"
 

@@ -20,7 +20,8 @@ rule derive:
     conda:
         ENVIRONMENT
     params:
-        asked=asked_as_text,
+        # As text, since Snakemake would take braces in the user's own names for wildcards.
+        asked=lambda wildcards: json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True),
         dpi=CONFIG.plot.dpi,
     script:
         "../scripts/derive.py"
@@ -38,6 +39,6 @@ rule manifest:
         ENVIRONMENT
     params:
         settings=lambda wildcards: json.dumps(CONFIG.model_dump(), sort_keys=True),
-        asked=asked_as_text,
+        asked=lambda wildcards: json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True),
     script:
         "../scripts/manifest.py"

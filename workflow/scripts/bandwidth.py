@@ -147,22 +147,16 @@ def measure_peer(
 
 
 if __name__ == "__main__":
-    name, settings = snakemake.wildcards.device, snakemake.params.settings
+    name, settings = snakemake.wildcards.device, dict(snakemake.params.settings)
     records = {Path(path).stem: path for path in snakemake.output}
     with job(f"bandwidth {name} {' '.join(records)}", snakemake):
         task = BandwidthJob(
             device=name,
             device_path=snakemake.input.device,
             seal_path=snakemake.input.prediction,
-            size_mib=settings["size_mib"],
-            transfer_size_mib=settings["transfer_size_mib"],
-            sweep_points=settings["sweep_points"],
-            mixes=settings["mixes"],
-            cards=settings["cards"],
             load_program=f"{snakemake.scriptdir}/load_server.py" if snakemake.input.loaded else None,
-            energy=settings["energy"],
-            sustained_s=settings["sustained_s"],
-            budget=TimingBudget(**settings["timing"]),
+            budget=TimingBudget(**settings.pop("timing")),
+            **settings,
         )
         for level, path in records.items():
             record = measure_level(task, level)

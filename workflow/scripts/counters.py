@@ -29,23 +29,12 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
             path.unlink(missing_ok=True)
     else:
         refused_reason = ncu.NOT_FOUND_REASON
-    reports = []
+    reports, times = [], {"started_at": watch.started_at, "elapsed_s": watch.elapsed_s}
     if any(cells_by_task):
-        report_file = DataFile(
-            path=str(path), sha256=file_sha256(path), generated=True, description="of Nsight Compute"
-        )
-        reports.append(report_file)
-    records = []
-    for cells in cells_by_task or [[]] * len(tasks):
-        records.append(
-            CountersRecord(
-                device=device,
-                started_at=watch.started_at,
-                elapsed_s=watch.elapsed_s,
-                cells=cells,
-                reports=reports,
-            )
-        )
+        fields = {"sha256": file_sha256(path), "generated": True, "description": "of Nsight Compute"}
+        reports.append(DataFile(path=str(path), **fields))
+    all_cells = cells_by_task or [[]] * len(tasks)
+    records = [CountersRecord(device=device, cells=cells, reports=reports, **times) for cells in all_cells]
     return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused_reason), records
 
 

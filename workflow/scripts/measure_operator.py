@@ -1,5 +1,7 @@
 """measure_operator: one job of an operator, whatever it computes; the workflow has one rule per operator."""
 
+from typing import Any
+
 from roofline.devices import discovery, host
 from roofline.measure.operator_job import JobPlan, list_skipped, measure_job
 from roofline.measure.protocol import TimingBudget
@@ -16,27 +18,18 @@ from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
 def measure_operator_job(
-    operator: Operator,
-    name: str,
-    planned_job: Job,
-    seals: dict[str, str],
-    *,
-    implementation_names: list[str] | None,
-    scopes: list[str] | None,
-    cold: bool,
-    budget: TimingBudget,
-    peer: str | None = None,
+    operator: Operator, name: str, planned_job: Job, seals: dict[str, str], settings: dict[str, Any]
 ) -> OperatorRecord:
-    """Measure a job of an operator on the device of this name, and on its `peer` if the operator takes two.
+    """Measure a job of an operator on the device of this name, and on the peer in `settings` if it takes two.
 
     `seals` are the paths of the device's and the operator's, and of the calibration. Raises ArithmeticError for a wrong
     result.
     """
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
     watch = Stopwatch()
-    device = discovery.open_device(name, peer)
-    plan = JobPlan(operator, device, planned_job, implementation_names, cold, scopes)
-    measurements = measure_job(plan, sealed, budget)
+    device, cold = discovery.open_device(name, settings.get("peer")), settings["cache"] == "cold"
+    plan = JobPlan(operator, device, planned_job, settings["implementations"], cold, settings["scopes"])
+    measurements = measure_job(plan, sealed, TimingBudget(**settings["timing"]))
     notes = [note for case in planned_job.cases for note in operator.notes(device, case)]
     notes += list_skipped(plan)
     return OperatorRecord(
@@ -66,16 +59,6 @@ if __name__ == "__main__":
         operator = registry.collect_operators(params.operators)[params.operator]
         if count := settings.get("shapes"):
             planned_job, _ = draw_shapes(operator, hash_results(seals_of(inputs).values()), count)
-        record = measure_operator_job(
-            operator,
-            wildcards.device,
-            planned_job,
-            seals_of(inputs),
-            implementation_names=settings["implementations"],
-            scopes=settings["scopes"],
-            cold=settings["cache"] == "cold",
-            budget=TimingBudget(**settings["timing"]),
-            peer=settings.get("peer"),
-        )
+        record = measure_operator_job(operator, wildcards.device, planned_job, seals_of(inputs), settings)
         write(record, snakemake.output[0])
         report(record, name, read(DeviceRecord, inputs.device))

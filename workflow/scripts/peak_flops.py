@@ -1,6 +1,7 @@
 """peak_flops: compute ceilings of one device: the reference GEMM, the fastest of many, and what load leaves."""
 
 from pathlib import Path
+from typing import Any
 
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.terms import UnsupportedError
@@ -20,20 +21,12 @@ from roofline.run.jobs import Stopwatch, job, report, seals_of
 
 
 def measure_ceiling(
-    device: Device,
-    ceiling: str,
-    device_path: str,
-    seals: dict[str, str],
-    *,
-    size: int,
-    reference_size: int,
-    budget: TimingBudget,
-    sustained_s: float | None,
-    loads: int,
+    device: Device, ceiling: str, device_path: str, seals: dict[str, str], **settings: Any
 ) -> PeakFlopsRecord:
     """Measure one compute ceiling; where the device lacks it, the record has the reason.
 
-    `seals` are the paths of the device's and of the reference GEMM's. Raises ArithmeticError for a wrong result.
+    `seals` are the paths of the device's and of the reference GEMM's, `settings` those of a CeilingTarget. Raises
+    ArithmeticError for a wrong result.
     """
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
@@ -41,9 +34,7 @@ def measure_ceiling(
     skipped_reason, peak = None, None
     watch = Stopwatch()
     try:
-        sizes = {"size": size, "reference_size": reference_size}
-        target = CeilingTarget(device, record, ceiling, **sizes, budget=budget, sustained_s=sustained_s, loads=loads)
-        peak, measurements = measure_compute_ceiling(target, sealed)
+        peak, measurements = measure_compute_ceiling(CeilingTarget(device, record, ceiling, **settings), sealed)
     except UnsupportedError as reason:
         skipped_reason = str(reason)
     return PeakFlopsRecord(
@@ -58,7 +49,8 @@ def measure_ceiling(
 
 
 if __name__ == "__main__":
-    name, settings = snakemake.wildcards.device, snakemake.params.settings
+    name, settings = snakemake.wildcards.device, dict(snakemake.params.settings)
+    budget = TimingBudget(**settings.pop("timing"))
     records = {Path(path).stem: path for path in snakemake.output}
     modules = ["roofline.operators.gemm.cuda_products", BINDINGS]
     if REGISTER_ONLY_DTYPES.keys() >= records.keys():
@@ -66,16 +58,7 @@ if __name__ == "__main__":
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for ceiling, path in records.items():
-            record = measure_ceiling(
-                device,
-                ceiling,
-                snakemake.input.device,
-                seals_of(snakemake.input),
-                size=settings["size"],
-                reference_size=settings["reference_size"],
-                budget=TimingBudget(**settings["timing"]),
-                sustained_s=settings["sustained_s"],
-                loads=settings["loads"],
-            )
+            seals = seals_of(snakemake.input)
+            record = measure_ceiling(device, ceiling, snakemake.input.device, seals, budget=budget, **settings)
             write(record, path)
             report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))
