@@ -423,7 +423,7 @@ def results(*records: Record) -> Results:
     found = Results(own_operators=own_operators(records))
     for path, record in assemble(*records).items():
         if isinstance(record, DeviceRecord):
-            found.devices[record.device] = (path, record)
+            found.devices[record.device] = record
         elif isinstance(record, Seal):
             found.seals[path] = record
         elif isinstance(record, ProfilerRecord):
@@ -436,7 +436,8 @@ def results(*records: Record) -> Results:
 
 
 def hashes_of(found: Results) -> dict[str, str]:
-    paths = [path for path, _ in found.devices.values()] + list(found.seals) + [path for path, _ in found.measured]
+    paths = [f"{name}/device_query.json" for name in found.devices]
+    paths += [*found.seals, *(path for path, _ in found.measured)]
     return {path: pretended(path, None) for path in paths}
 
 

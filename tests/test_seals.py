@@ -154,13 +154,14 @@ def contents(measured):
 
 
 def test_records_are_read_by_their_kind(tmp_path, run):
-    for path, content in [*run.measured, *run.devices.values(), *run.seals.items()]:
+    devices = [(f"{name}/device_query.json", device) for name, device in run.devices.items()]
+    for path, content in [*run.measured, *devices, *run.seals.items()]:
         write(content, tmp_path / path)
     (tmp_path / "roofline.json").write_text("{}")  # of all devices: none of a device's records
     (tmp_path / "gpu0/words.md").write_text("# Words")
     read = read_results(tmp_path, [path for path in tmp_path.rglob("*") if path.is_file()])
     assert contents(read.measured) == contents(run.measured) and read.seals == run.seals
-    assert read.device_records() == run.device_records()
+    assert read.devices == run.devices
 
 
 @pytest.mark.parametrize(

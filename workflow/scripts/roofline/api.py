@@ -159,7 +159,7 @@ def card_facts(folder: Path, later: Mapping[str, Mapping]) -> dict[str, CardFact
     """
     results = read_results(folder, sorted(folder.rglob("*.json")))
     table, facts = build_table(results), {}
-    for name, record in results.device_records().items():
+    for name, record in results.devices.items():
         record = record.model_copy(update={"hardware": {**record.hardware, **later.get(name, {})}})
         records = {path: measured for path, measured in results.measured if measured.device == name}
         checks = judge.run_checks(judge.Evidence(record, table, records), judge.MACHINE_MODULES)

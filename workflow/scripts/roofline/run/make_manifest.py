@@ -48,7 +48,7 @@ def make_manifest(
     listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(paths)]
     if faults := broken_seals(results, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
-    devices = list(results.device_records().values())
+    devices = list(results.devices.values())
     return Manifest(
         created_at=created_at,
         config=settings,

@@ -41,8 +41,8 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
 
 def find_seal(record: AllReduceRecord, results: Results) -> AllReducePredictionRecord | None:
     """Return the prediction of a record's all-reduces; None if the run has none."""
-    seals = (seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord))
-    return next((seal for seal in seals if (seal.device, seal.peer) == (record.device, record.peer.peer)), None)
+    seals = results.seals_of(record.device, AllReducePredictionRecord).values()
+    return next((seal for seal in seals if seal.peer == record.peer.peer), None)
 
 
 def _sizes(

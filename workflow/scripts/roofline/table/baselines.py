@@ -36,7 +36,7 @@ class DeviceRuns(NamedTuple):
 def select_runs(results: Results, effort: str | None) -> dict[str, DeviceRuns]:
     """Return the known runs that each device of a run of this effort is compared with."""
     runs = {}
-    for name, device in results.device_records().items():
+    for name, device in results.devices.items():
         cards, other = results.known_cards.devices.get(name), results.known_cards.other_models.get(name)
         comparable = select_comparable_runs(device, cards.runs if cards else [], effort)
         known = sorted([*comparable.of_this_card, *comparable.of_others], key=lambda run: run.queried_at)

@@ -16,7 +16,7 @@ def find_known_cards(results: Results) -> KnownCards:
     Raises UserError if reference/cards or the datasheets are not readable as such.
     """
     known = KnownCards(devices={}, other_models={})
-    for name, device in results.device_records().items():
+    for name, device in results.devices.items():
         if device.device_kind != "gpu":
             continue
         jobs = [job for _, job in results.measured if job.device == name]

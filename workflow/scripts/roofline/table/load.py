@@ -63,7 +63,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     cells, drawn = by_kind.get(False, []), by_kind.get(True, [])
     runs = select_runs(results, request.effort)
     operations, sweeps, energy_fits, peers, instructions, refused = [], [], [], [], [], []
-    for name, record in results.device_records().items():
+    for name, record in results.devices.items():
         for operation in request.operations:
             if operation.get("device") in (None, name):
                 operations.append(build_operation_row(name, record.device_kind, operation, ceilings_by_device[name]))
@@ -104,12 +104,12 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
 
 
 def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:
-    path, record = results.devices[name]
+    record = results.devices[name]
     bandwidths = [bandwidth for _, bandwidth in results.of_kind(BandwidthRecord) if bandwidth.device == name]
     idle = next((bandwidth.idle for bandwidth in bandwidths if bandwidth.idle), None)
     return DeviceRow(
         **shared_fields(record, DeviceFacts),
-        record=path,
+        record=f"{name}/device_query.json",
         peaks_by=record.datasheet.peaks_by,
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
@@ -127,7 +127,7 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
 
 def _ceilings(results: Results, effort: str | None) -> Iterator[Ceiling]:
     """Yield the compute ceilings of all devices, then the memory ceilings."""
-    devices, known_cards = results.device_records(), results.known_cards.devices.items()
+    devices, known_cards = results.devices, results.known_cards.devices.items()
     known_runs = {name: select_comparable_runs(devices[name], cards.runs, effort) for name, cards in known_cards}
     memory: list[Ceiling] = []
     for path, record in results.of_kind(BandwidthRecord):
@@ -157,7 +157,7 @@ def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iter
     for path, record in results.measured:
         for measurement in record.measurements:
             context = CellContext(
-                kind=results.devices[record.device][1].device_kind,
+                kind=results.devices[record.device].device_kind,
                 about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
                 ceilings=ceilings_by_device[record.device],
                 seal=results.device_seal(record.device),
@@ -171,7 +171,7 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
     """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
     skip_reasons = {(peak.device, peak.name): peak.skipped_reason for _, peak in results.of_kind(PeakFlopsRecord)}
     skipped = []
-    for device, record in results.device_records().items():
+    for device, record in results.devices.items():
         for dtype in request.dtypes:
             if reason := record.unsupported.get(dtype) or skip_reasons.get((device, dtype)):
                 skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))

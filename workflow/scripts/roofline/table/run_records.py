@@ -33,13 +33,14 @@ RECORDS += (AllReducePredictionRecord, AllReduceRecord)
 KINDS: dict[str, type[Record]] = {record.model_fields["kind"].default: record for record in RECORDS}
 KNOWN_CARDS = "known_cards.json"
 JobRecordT = TypeVar("JobRecordT", bound=JobRecord)
+SealT = TypeVar("SealT", bound=Seal)
 
 
 @dataclass
 class Results:
     """The records of a run in the order in which they were read, each with its path below results/."""
 
-    devices: dict[str, tuple[str, DeviceRecord]] = field(default_factory=dict)
+    devices: dict[str, DeviceRecord] = field(default_factory=dict)  # by name
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
     predictions: list[tuple[str, PredictionsRecord]] = field(default_factory=list)  # of planned cells and drawn shapes
@@ -53,6 +54,11 @@ class Results:
         """Return the measuring jobs' records of one class, with their paths."""
         return [(path, record) for path, record in self.measured if isinstance(record, kind)]
 
+    def seals_of(self, device: str, kind: type[SealT]) -> dict[str, SealT]:
+        """Return the seals of one class that a device has, by their paths."""
+        own = {path: seal for path, seal in self.seals.items() if seal.device == device}
+        return {path: seal for path, seal in own.items() if isinstance(seal, kind)}
+
     def timed_records(self) -> list[tuple[str, JobRecord | CalibrationRecord]]:
         """Return the records of measuring jobs, then those of calibrations, with their paths."""
         calibrations = [(path, seal) for path, seal in self.seals.items() if isinstance(seal, CalibrationRecord)]
@@ -62,10 +68,6 @@ class Results:
         """Return the cells of operators that ncu counted on a device; counts are of one application each."""
         return [cell for _, record in self.counters if record.device == device for cell in record.cells]
 
-    def device_records(self) -> dict[str, DeviceRecord]:
-        """Return the record of each device, by its name."""
-        return {name: record for name, (_, record) in self.devices.items()}
-
     def device_seal(self, device: str) -> PredictionRecord | None:
         """Return the seal of a device's promised ceilings; None if it has none."""
         seal = self.seals.get(f"{device}/prediction.json")
@@ -73,10 +75,8 @@ class Results:
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
         """Return the constants in an operator's seal for a device; None if it has no seal."""
-        for seal in self.seals.values():
-            if isinstance(seal, OperatorPredictionRecord) and (seal.device, seal.operator) == (device, operator):
-                return seal.constants
-        return None
+        seals = self.seals_of(device, OperatorPredictionRecord).values()
+        return next((seal.constants for seal in seals if seal.operator == operator), None)
 
     def data_files(self) -> list[DataFile]:
         """Return every file that operators were measured with, once."""
@@ -98,7 +98,7 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
             continue
         record = read_record(path)
         if isinstance(record, DeviceRecord):
-            results.devices[record.device] = (name, record)
+            results.devices[record.device] = record
         elif isinstance(record, Seal):
             results.seals[name] = record
         elif isinstance(record, PredictionsRecord):

@@ -23,7 +23,6 @@ from roofline.records.operator_record import (
 from roofline.records.seal_records import (
     CellPrediction,
     OperatorPredictionRecord,
-    PredictionRecord,
     Seal,
     prediction_code_sha256,
 )
@@ -59,11 +58,10 @@ def hash_fitted_constants(results: Results, device: str) -> dict[str, str]:
     """Return a SHA-256 for each operator of a device, of its constants that the calibration does not measure:
     predictions of runs with the same one are scored together."""
     hashes = {}
-    for seal in results.seals.values():
-        if isinstance(seal, OperatorPredictionRecord) and seal.device == device:
-            sources = seal.constant_sources
-            fitted = {name: seal.constants[name] for name in sorted(sources) if sources[name] != MEASURED_SOURCE}
-            hashes[seal.operator] = hashlib.sha256(json.dumps(fitted).encode()).hexdigest()
+    for seal in results.seals_of(device, OperatorPredictionRecord).values():
+        sources = seal.constant_sources
+        fitted = {name: seal.constants[name] for name in sorted(sources) if sources[name] != MEASURED_SOURCE}
+        hashes[seal.operator] = hashlib.sha256(json.dumps(fitted).encode()).hexdigest()
     return hashes
 
 
@@ -82,32 +80,26 @@ def _has_present_entry(cell: PredictedCell) -> bool:
 
 def _find_unlike_constants(device: str, results: Results) -> Iterator[str]:
     """A line for each seal of an operator with another value of a cost than the calibration measured."""
-    calibration = results.seals.get(f"{device}/calibration.json")
-    for path, seal in results.seals.items():
-        if not isinstance(seal, OperatorPredictionRecord) or not isinstance(calibration, CalibrationRecord):
-            continue
-        measured = {
-            name: seal.constants[name] for name, source in seal.constant_sources.items() if source == MEASURED_SOURCE
-        }
-        if seal.device == device and not measured.items() <= calibration.constants.items():
-            yield f"{path} does not follow from {device}/calibration.json"
+    for calibration_path, calibration in results.seals_of(device, CalibrationRecord).items():
+        for path, seal in results.seals_of(device, OperatorPredictionRecord).items():
+            sources = seal.constant_sources
+            measured = {name: seal.constants[name] for name in sources if sources[name] == MEASURED_SOURCE}
+            if not measured.items() <= calibration.constants.items():
+                yield f"{path} does not follow from {calibration_path}"
 
 
 def _find_unlike_all_reduces(device: str, results: Results, sha256: Mapping[str, str]) -> Iterator[str]:
     """A line for each prediction of all-reduces that does not follow from the record of the link that it names."""
     records = dict(results.of_kind(BandwidthRecord))
-    for path, seal in results.seals.items():
-        if isinstance(seal, AllReducePredictionRecord) and seal.device == device:
-            link = records.get(seal.link_record)
-            if link is None or sha256.get(seal.link_record) != seal.link_sha256:
-                yield f"{path} was predicted by another record than {seal.link_record}"
-                continue
-            again = predict_by_link(link, seal.start_s)
-            sealed = {size.size_bytes: size.time_s for size in seal.sizes}
-            if again.keys() != sealed.keys() or any(
-                not isclose(again[size], sealed[size], rel_tol=ROUNDING) for size in sealed
-            ):
-                yield f"{path}: the prediction does not follow from {seal.link_record}"
+    for path, seal in results.seals_of(device, AllReducePredictionRecord).items():
+        link = records.get(seal.link_record)
+        if link is None or sha256.get(seal.link_record) != seal.link_sha256:
+            yield f"{path} was predicted by another record than {seal.link_record}"
+            continue
+        again, sealed = predict_by_link(link, seal.start_s), {size.size_bytes: size.time_s for size in seal.sizes}
+        alike = [isclose(again.get(size, 0.0), time_s, rel_tol=ROUNDING) for size, time_s in sealed.items()]
+        if again.keys() != sealed.keys() or not all(alike):
+            yield f"{path}: the prediction does not follow from {seal.link_record}"
 
 
 def _check_entry(path: str, device: str, cell: PredictedCell, results: Results) -> Iterator[str]:
@@ -115,13 +107,10 @@ def _check_entry(path: str, device: str, cell: PredictedCell, results: Results) 
     if not _has_present_entry(cell) or cell.sealed is None or cell.entry is None:
         return
     name = f"{path}: {cell.operator} {cell.implementation} {cell.dtype} {cell.shape}"
-    entry, sealed = cell.entry, cell.sealed
-    seals = [seal for seal in results.seals.values() if seal.device == device]
-    if any(isinstance(seal, PredictionRecord) and not _are_alike(entry.predict(seal), sealed) for seal in seals):
+    device_seal, constants = results.device_seal(device), results.constants(device, cell.operator)
+    if device_seal and not _are_alike(cell.entry.predict(device_seal), cell.sealed):
         yield f"{name}: the prediction does not follow from its entry"
-    operator_seals = [seal for seal in seals if isinstance(seal, OperatorPredictionRecord)]
-    constants = [seal.constants for seal in operator_seals if seal.operator == cell.operator]
-    if any(not entry.constants.items() <= known.items() for known in constants):
+    if constants is not None and not cell.entry.constants.items() <= constants.items():
         yield f"{name}: its constants are not those of the operator's seal"
 
 

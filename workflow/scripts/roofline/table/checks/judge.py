@@ -111,7 +111,7 @@ def run_checks(evidence: Evidence, modules: Sequence[str] = MODULES) -> list[Che
 def check_run(table: Roofline, results: Results, request: "Request") -> list[CheckResult]:
     """Return the results of all checks of a run, device by device."""
     rows: list[CheckResult] = []
-    for name, device in results.device_records().items():
+    for name, device in results.devices.items():
         records = {path: record for path, record in results.timed_records() if record.device == name}
         evidence = Evidence(device, table, records, request.dtypes, request.shapes, profiled=bool(results.profilers))
         rows += run_checks(evidence)
