@@ -153,9 +153,9 @@ def legend_line(words: str, colour: str = MUTED, width: float = 1.2, dashes: Any
     return Line2D([], [], color=colour, lw=width, ls=dashes, label=words)
 
 
-def legend_dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False, size: float = DOT) -> Line2D:
+def legend_dot(words: str, colour: str = INK, marker: str = "o", hollow: bool = False) -> Line2D:
     """Return a dot as an entry of a legend."""
-    return Line2D([], [], **dot_style(colour, marker, hollow, size), label=words)
+    return Line2D([], [], **dot_style(colour, marker, hollow), label=words)
 
 
 def dot_style(colour: str, marker: str, hollow: bool = False, size: float = DOT) -> Look:
@@ -176,9 +176,9 @@ def mix_colours(colour: str, second_colour: str, share: float) -> str:
     return to_hex([(1 - share) * a + share * b for a, b in pairs])  # type: ignore[arg-type]  # three, as to_rgb returns
 
 
-def wrap_text(text: str, width: float = WIDTH - 2 * MARGIN, size: float = SMALL_SIZE) -> list[str]:
-    """Return the lines of a text that fit a width in points."""
-    return textwrap.wrap(text, max(1, int(width / (0.56 * size))))
+def wrap_text(text: str, width: float = WIDTH - 2 * MARGIN) -> list[str]:
+    """Return the lines of a small text that fit a width in points."""
+    return textwrap.wrap(text, max(1, int(width / (0.56 * SMALL_SIZE))))
 
 
 def shorten_middle(text: str, width: float, size: float) -> str:

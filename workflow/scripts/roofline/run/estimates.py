@@ -8,7 +8,7 @@ from roofline.devices import discovery
 from roofline.measure.memory_load import LOADED_CEILINGS
 from roofline.measure.sustained import MOST_EXTENSION_S
 from roofline.plan.settings import Checked
-from roofline.run.jobs import JOBS, job_times
+from roofline.run.jobs import job_times
 from roofline.run.planned_jobs import PlannedJob
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
@@ -31,10 +31,10 @@ def estimate_jobs(jobs: Iterable[PlannedJob], checked: Checked) -> tuple[float, 
     return total_s, seconds
 
 
-def read_earlier_times(path: Path = JOBS) -> dict[str, float]:
+def read_earlier_times() -> dict[str, float]:
     """Return the seconds that the last job of each output took, with the start of its process."""
     seconds = {}
-    for output, job in job_times(path).items():
+    for output, job in job_times().items():
         elapsed = datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(job["started_at"])
         seconds[output] = OTHER_JOB_S + elapsed.total_seconds()
     return seconds

@@ -186,14 +186,14 @@ def _entries(path: Path, offset: int = 0) -> Iterator[dict]:
                 yield {**entry, **{key: entry[key] for key in JOB_KEYS}, "outputs": list(entry["outputs"])}
 
 
-def count_bytes(path: Path = JOBS) -> int:
+def count_bytes() -> int:
     """Return the size of the file of entries, to find those of a run that starts now."""
-    return path.stat().st_size if path.exists() else 0
+    return JOBS.stat().st_size if JOBS.exists() else 0
 
 
-def find_entry(output: str, offset: int, path: Path = JOBS) -> dict:
+def find_entry(output: str, offset: int) -> dict:
     """Return the last entry of a job of this output after so many bytes; {} if it has noted none."""
-    return next((entry for entry in reversed([*_entries(path, offset)]) if output in entry["outputs"]), {})
+    return next((entry for entry in reversed([*_entries(JOBS, offset)]) if output in entry["outputs"]), {})
 
 
 def print_what_can_be_printed() -> None:
