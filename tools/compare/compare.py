@@ -25,7 +25,7 @@ from compare_picture import draw_changes
 from pairing import ComparedPair, device_differences, pair_devices, run_differences
 from two_models import draw_roofs
 
-from roofline.api import RESULTS, Run, UserError, describe_error, exit_with, figure_style, open_run, write_text
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, open_run, write_text
 
 FOLDER = RESULTS / "comparison"
 SLOWER, REFUSED, DPI = 1, 2, 144
@@ -33,28 +33,22 @@ SCHEMA_VERSION = 1  # of comparison.json
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return its status."""
+    """Run the command and return its status. Raises UserError and OSError."""
     parser = argparse.ArgumentParser(prog="make compare", description=(__doc__ or "").split("\n\n")[-1])
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--force", action="store_true")
     options = parser.parse_args(arguments)
-    try:
-        a_runs, b_runs = open_runs(options.a, "A"), open_runs(options.b, "B")
-        comparison = compare_runs(a_runs, b_runs, options.force)
-        table = {"schema_version": SCHEMA_VERSION} | asdict(comparison)
-        write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
-        write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
-        pairs, _ = pair_devices(a_runs, b_runs, options.force)
-        main_pairs = [pair for pair in pairs if pair.a[0].record.device_kind == "gpu"] or pairs
-        if all(pair.other_models for pair in main_pairs):
-            picture = draw_roofs(main_pairs[0])
-        else:
-            picture = draw_changes(comparison)
-        figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
-    except (UserError, OSError) as error:
-        print(describe_error(error), file=sys.stderr)
-        return REFUSED
+    a_runs, b_runs = open_runs(options.a, "A"), open_runs(options.b, "B")
+    comparison = compare_runs(a_runs, b_runs, options.force)
+    table = {"schema_version": SCHEMA_VERSION} | asdict(comparison)
+    write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", FOLDER / "comparison.json")
+    write_text(compare_page.format_page(comparison), FOLDER / "comparison.md")
+    pairs, _ = pair_devices(a_runs, b_runs, options.force)
+    main_pairs = [pair for pair in pairs if pair.a[0].record.device_kind == "gpu"] or pairs
+    only_other_models = all(pair.other_models for pair in main_pairs)
+    picture = draw_roofs(main_pairs[0]) if only_other_models else draw_changes(comparison)
+    figure_style.save(picture, [FOLDER / "comparison.png"], DPI)
     print(f"{compare_page.format_screen(comparison)}\n{FOLDER}/: comparison.md, comparison.json, comparison.png")
     return SLOWER if any(figure.verdict == "SLOWER" for figure in comparison.judged) else 0
 

@@ -53,13 +53,12 @@ LOAD_S = 3.0  # of steps without a pause: a second to settle, and 16 ticks of th
 
 
 def main(argv: list[str]) -> int:
-    """Print the answers on a model, or the models that have a name. Returns 1, after one line, for a user's error."""
+    """Print the answers on a model, or the models that have a name. Raises UserError and OSError."""
+    arguments = parse_arguments(argv)
     try:
-        arguments = parse_arguments(argv)
         paragraphs = answer(arguments) if arguments.model else list_models(arguments)
-    except (BadModel, NoCeiling, api.UserError, OSError) as error:
-        print(api.describe_error(error))
-        return 1
+    except (BadModel, NoCeiling) as error:
+        raise api.UserError(str(error)) from None
     print("\n\n".join(paragraphs))
     return 0
 
@@ -367,4 +366,4 @@ def describe_model(step: DecodeStepBound) -> str:
 
 
 if __name__ == "__main__":
-    api.exit_with(main, 1)
+    api.exit_with(main)

@@ -32,7 +32,6 @@ from roofline.api import (
     Run,
     UserError,
     count_words,
-    describe_error,
     exit_with,
     figure_style,
     join_words,
@@ -49,22 +48,18 @@ ValueT = TypeVar("ValueT")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its status."""
+    """Run the command and return its status. Raises UserError and OSError."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archives", nargs="+", metavar="ARCHIVE")
     parser.add_argument("--into", type=Path, default=Path("fleet"))
     parser.add_argument("--wanted", action="store_true")
     options = parser.parse_args(arguments)
     paths = [Path(match) for pattern in options.archives for match in sorted(glob(pattern)) or [pattern]]
-    try:
-        runs, refused = read_runs(paths)
-        if refused and not (options.wanted and runs):
-            raise UserError([*refused.values()])
-        fleet = build_fleet(runs, refused)
-        write_report(fleet, options.into)
-    except (UserError, OSError) as error:
-        print(describe_error(error), file=sys.stderr)
-        return NOTHING
+    runs, refused = read_runs(paths)
+    if refused and not (options.wanted and runs):
+        raise UserError([*refused.values()])
+    fleet = build_fleet(runs, refused)
+    write_report(fleet, options.into)
     print(format_screen(fleet))
     print(f"{options.into}/: fleet.png, fleet.json, passing_nodes.txt, failing_nodes.txt")
     if fleet.failing:

@@ -45,7 +45,7 @@ MARKS = {"fail": "FAIL", "note": "note", "not_applicable": "?", "pass": "ok"}  #
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its status."""
+    """Run the command and return its status. Raises UserError and OSError."""
     description = (__doc__ or "").split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="make health", usage=argparse.SUPPRESS, description=description)
     parser.add_argument("--devices", nargs="*", default=[])
@@ -54,14 +54,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not HEAT_S <= options.heat <= MOST_HEAT_S:
         parser.error(f"HEAT is {HEAT_S} to {MOST_HEAT_S} seconds")
-    try:
-        if options.add:
-            print("\n".join(add_run(options.add)))
-            return 0
-        cards = examine(select_gpus(options.devices), options.heat)
-    except (api.UserError, OSError) as error:
-        print(api.describe_error(error))
-        return STATUS["cannot tell"]
+    if options.add:
+        print("\n".join(add_run(options.add)))
+        return 0
+    cards = examine(select_gpus(options.devices), options.heat)
     lost = api.list_lost_gpus()
     status = min((*(card["status"] for card in cards), *["not healthy"] * len(lost)), key=list(STATUS).index)
     content = {"ended_at": datetime.now(UTC).isoformat(), "status": status, "cards": cards, "lost": lost}

@@ -33,7 +33,6 @@ from roofline.api import (
     RESULTS,
     Run,
     UserError,
-    describe_error,
     exit_with,
     figure_style,
     ncu,
@@ -51,7 +50,7 @@ Placement = placing.Profile | trace_rows.Section
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return its status: 0, or 1 for wrong input, which is described in one line."""
+    """Run the command and return its status. Raises UserError and OSError."""
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
     parser.add_argument(
@@ -61,16 +60,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     options = parser.parse_args(arguments)
-    try:
-        if options.trace:
-            print(place_trace_file(options.trace, options.card))
-        elif options.report:
-            print(place_report_file(options.report, options.card))
-        else:
-            print(explain_collecting(options.card))
-    except (UserError, OSError) as error:
-        print(describe_error(error))
-        return 1
+    if options.trace:
+        print(place_trace_file(options.trace, options.card))
+    elif options.report:
+        print(place_report_file(options.report, options.card))
+    else:
+        print(explain_collecting(options.card))
     return 0
 
 
@@ -83,7 +78,7 @@ def place_report_file(report: str, card: str) -> str:
     run = read_card(card)
     profile = placing.place_report(counts, run)
     page = place_page.format_page(profile, card, f"{NAME}.png")
-    outputs = write_placement([profile], [f"{NAME}.png"], [profile], page, run)
+    outputs = write_placement([profile], [f"{NAME}.png"], page, run)
     notes = place_page.profile_notes(profile, card)
     for kernel in profile.kernels[:SCREEN_SENTENCES]:
         notes.append(place_page.kernel_sentence(kernel, profile.multiprocessors))
@@ -106,23 +101,21 @@ def place_trace_file(traces: str, card: str) -> str:
         raise UserError(f"{paths[0]}: events are not as torch.profiler writes them: {error}") from None
     pictures = [f"{NAME}.png", *(f"{NAME}_{place}.png" for place in range(1, len(sections)))]
     page = trace_page.format_page(sections, card, pictures)
-    outputs = write_placement(sections, pictures, sections, page, run)
+    outputs = write_placement(sections, pictures, page, run)
     screens = [format_screen(trace_page.step_notes(section), section.kernels) for section in sections]
     return "\n\n".join([*screens, outputs])
 
 
-def write_placement(
-    profiles: Sequence[Placement], pictures: list[str], sections: Sequence[Any], page: str, run: Run
-) -> str:
-    """Write sections as JSON, a page, and a picture of each profile into results/placed/.
+def write_placement(sections: Sequence[Placement], pictures: list[str], page: str, run: Run) -> str:
+    """Write sections as JSON, a page, and a picture of each into results/placed/.
 
     Return the last line of the screen, which names them.
     """
     table = {"schema_version": SCHEMA_VERSION, "sections": [list_fields(section) for section in sections]}
     write_text(json.dumps(table, indent=1) + "\n", PLACED / f"{NAME}.json")
     write_text(page, PLACED / f"{NAME}.md")
-    for profile, picture in zip(profiles, pictures, strict=True):
-        figure_style.save(place_picture.draw_kernels(profile, run.roofline.ceilings), [PLACED / picture], DPI)
+    for section, picture in zip(sections, pictures, strict=True):
+        figure_style.save(place_picture.draw_kernels(section, run.roofline.ceilings), [PLACED / picture], DPI)
     return f"Written: {PLACED}/{NAME}.md, {', '.join(pictures)}, {NAME}.json"
 
 
@@ -169,4 +162,4 @@ def format_screen(notes: Iterable[str], kernels: Sequence[placing.Placed]) -> st
 
 
 if __name__ == "__main__":
-    exit_with(main, 1)
+    exit_with(main)

@@ -13,7 +13,7 @@ from compare import compare_runs
 from known_variation import Spread
 from workflow_run import documented_fields
 
-from roofline.api import exit_with, open_run
+from roofline.api import UserError, exit_with, open_run
 
 SMALL = {"fp32", "fp16", "fp16/sustained", "hbm_read", "l2", "h2d_pageable"}
 
@@ -189,8 +189,8 @@ def test_other_cpus_next_to_gpus_of_one_model_hide_no_slower_figure(
 
 
 @pytest.mark.parametrize("a, b", [("", "x"), ("nowhere.tar.gz", "y.tar.gz")])
-def test_what_cannot_be_read_is_status_2_and_a_line(tmp_path, monkeypatch, capsys, a, b):
+def test_what_cannot_be_read_is_refused_in_a_line(tmp_path, monkeypatch, a, b):
     monkeypatch.chdir(tmp_path)
-    assert command.main([a, b]) == 2
-    lines = capsys.readouterr()
-    assert not lines.out and len(lines.err.splitlines()) == 1
+    with pytest.raises(UserError) as refused:
+        command.main([a, b])
+    assert len(str(refused.value).splitlines()) == 1

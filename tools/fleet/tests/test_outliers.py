@@ -8,6 +8,8 @@ import outliers
 import pytest
 from made_up import results
 
+from roofline.api import UserError
+
 FILES = {"fleet.png", "fleet.json", "passing_nodes.txt", "failing_nodes.txt"}
 
 
@@ -79,23 +81,25 @@ def test_a_node_that_lost_a_gpu_fails(folder):
         ({"effort": "quick"}, "odd: its effort is quick, and that of most is default"),
     ],
 )
-def test_another_model_or_effort_is_one_line(folder, capsys, odd, why):
+def test_another_model_or_effort_is_one_line(folder, odd, why):
     paths = [*sound(folder), results(folder.parent, "odd", **odd)]
-    assert report(folder, paths) == (2, {})
-    assert capsys.readouterr().err == f"{why}\n"
+    with pytest.raises(UserError, match=f"^{why}$"):
+        report(folder, paths)
     status, found = report(folder, paths, "--wanted")
     assert status == 1 and found["failing"] == {"odd": why} and len(found["rows"]) == 5
 
 
-def test_what_cannot_be_read_is_refused_or_of_a_cluster_fails_its_node(folder, capsys):
+def test_what_cannot_be_read_is_refused_or_of_a_cluster_fails_its_node(folder):
     (folder / "broken.tar.gz").write_bytes(b"no archive")
     odd = [folder / "broken.tar.gz", folder / "missing.tar.gz"]
-    assert report(folder, [*odd, *sound(folder)])[0] == 2
-    assert len(capsys.readouterr().err.splitlines()) == 2
+    with pytest.raises(UserError) as refused:
+        report(folder, [*odd, *sound(folder)])
+    assert len(refused.value.lines) == 2
     status, found = report(folder, [*odd, *sound(folder)], "--wanted")
     assert status == 1 and set(found["failing"]) == {"broken", "missing"}
     assert nodes(folder, "failing") == "broken,missing\n"
-    assert report(folder, odd, "--wanted")[0] == 2, "nothing to report"
+    with pytest.raises(UserError):
+        report(folder, odd, "--wanted")
 
 
 def test_a_pair_is_not_judged_as_a_card_but_the_faster_pair_of_a_card_is():

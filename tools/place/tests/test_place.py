@@ -13,7 +13,7 @@ import pytest
 from test_counter_names import CHIPS, known
 from workflow_run import documented_fields
 
-from roofline.api import ncu, open_run
+from roofline.api import UserError, ncu, open_run
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 REPORTS = Path(__file__).parent / "reports"
@@ -133,9 +133,13 @@ def test_counts_that_a_report_holds_are_used_whatever_the_newest_ncu_counts(unit
 def place_in(tmp_path, monkeypatch, capfd):
     def run(*arguments) -> tuple[int, str]:
         monkeypatch.chdir(tmp_path)
-        status, printed = place.main([str(argument) for argument in arguments]), capfd.readouterr()
+        try:
+            status, refused = place.main([str(argument) for argument in arguments]), ""
+        except UserError as error:
+            status, refused = 1, str(error)
+        printed = capfd.readouterr()
         assert not printed.err  # nor by the library that reads reports
-        return status, printed.out
+        return status, printed.out + refused
 
     return run
 

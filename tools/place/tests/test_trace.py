@@ -720,14 +720,15 @@ def without(trace: Written, *kinds: str, **head) -> Written:
         (lambda: gzip.compress(json.dumps(stepped([9] * 9).head).encode() * 99)[:-20], "cut"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path, capsys, make, message):
+def test_what_is_wrong_is_said_in_a_line(tmp_path, make, message):
     content, path = make(), tmp_path / "my.json"
     if isinstance(content, Written):
         content.write(path)
     elif content is not None:
         path.write_bytes(content)
-    status, output = place.main(["--trace", str(path), "--card", str(H100)]), capsys.readouterr().out
-    assert status == 1 and len(output.splitlines()) == 1 and message in output
+    with pytest.raises(UserError) as refused:
+        place.main(["--trace", str(path), "--card", str(H100)])
+    assert len(str(refused.value).splitlines()) == 1 and message in str(refused.value)
 
 
 def as_of_pytorch_1_8(trace: Written) -> Written:

@@ -41,7 +41,6 @@ from roofline.core.terms import (
     Array,
     UnsupportedError,
     UserError,
-    describe_error,
 )
 from roofline.devices import datasheets, discovery
 from roofline.devices.base import CudaDevice, Device
