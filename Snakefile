@@ -14,7 +14,7 @@ include: "workflow/rules/common.smk"
 
 
 wildcard_constraints:
-    device="|".join(CELLS.present),
+    device="|".join(PLAN.present),
     operator="|".join(OPERATORS),
     dtype="|".join(datasheets.COMPUTE_CEILINGS),
 
@@ -32,7 +32,7 @@ include: "workflow/rules/report.smk"
 onstart:
     faults_end_the_run(run_lock.hold)
     if CONFIG.counters == "required":
-        faults_end_the_run(hardware_counters.require_counters, CELLS.ncu, CELLS.counted_on)
+        faults_end_the_run(hardware_counters.require_counters, PLAN.ncu, PLAN.counted_on)
     CONSOLE.announce()
 
 

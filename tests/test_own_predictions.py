@@ -30,7 +30,7 @@ def roomy(monkeypatch):
 
 
 def planned(config: dict):
-    return machine_checks.find_cells(complete({"counters": "off"} | config), {"gpu0": GPU, "cpu": CPU})
+    return machine_checks.plan_run(complete({"counters": "off"} | config), {"gpu0": GPU, "cpu": CPU})
 
 
 # ---------------------------------------------------------------- the file

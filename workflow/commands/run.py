@@ -38,7 +38,7 @@ from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
 from roofline.plan import machine_checks, settings
-from roofline.plan.targets import Cells
+from roofline.plan.targets import RunPlan
 from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS
@@ -63,9 +63,9 @@ def main(arguments: list[str]) -> int:
     console.started_by = ["make", *(["AGAIN=1"] if options.again else [])]
     record_name = None
     if options.cell is not None:
-        cells = plan_cells(config)
-        record_name = find_record(options.cell, cells.measured())
-        args.targets = [*args.targets, *map(record_path, [*cells.own_seals(), record_name])]
+        plan = plan_run(config)
+        record_name = find_record(options.cell, plan.measured())
+        args.targets = [*args.targets, *map(record_path, [*plan.own_seals(), record_name])]
         console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
         with contextlib.suppress(PermissionError):  # the Snakefile names all that cannot be written
@@ -111,8 +111,8 @@ def choose_again(args: argparse.Namespace, config: dict) -> bool:
     whether there are any.
 
     A new calibration is a new seal: with it all operators of its device are predicted and measured again."""
-    cells = plan_cells(config)
-    disturbed = again.list_disturbed_records(RESULTS, [*cells.measured(), *cells.calibrations()])
+    plan = plan_run(config)
+    disturbed = again.list_disturbed_records(RESULTS, [*plan.measured(), *plan.calibrations()])
     if disturbed and not args.dryrun:
         stale = folder.list_stale_outputs(args)
         again.copy_aside(RESULTS, set(disturbed) - set(stale), stale)
@@ -127,9 +127,9 @@ def restore_records() -> None:
         print(f"earlier record kept, since the new one is missing: {join_words(restored)}", flush=True)
 
 
-def plan_cells(config: dict) -> Cells:
+def plan_run(config: dict) -> RunPlan:
     """Return what a run with these settings measures. Raises UserError."""
-    return machine_checks.find_cells(settings.complete(config), discovery.discover())
+    return machine_checks.plan_run(settings.complete(config), discovery.discover())
 
 
 def find_record(text: str, record_names: Sequence[str]) -> str:

@@ -79,18 +79,18 @@ if workflow.is_main_process and CONFIG.devices != ["cpu"]:
         print(f"no GPU is measured: {WHY}", file=sys.stderr)
     for LOST in list_lost_gpus():
         print(LOST, file=sys.stderr)
-CELLS = faults_end_the_run(machine_checks.find_cells, CHECKED, PRESENT)
+PLAN = faults_end_the_run(machine_checks.plan_run, CHECKED, PRESENT)
 # A measurement takes 1 of `measuring`. What must not run next to one takes all: device queries, seals, prerequisites.
 ALONE = 1000
 workflow.register_resource("measuring", ALONE)
 # A resource for each lock. Of a GPU there are 2: one job measures, the next imports and waits for the lock itself.
-SLOTS = {re.sub(r"\W", "_", name): name for name in [*CELLS.gpu_locks.values(), lock.HOST_PATH_LOCK]}
+SLOTS = {re.sub(r"\W", "_", name): name for name in [*PLAN.gpu_locks.values(), lock.HOST_PATH_LOCK]}
 for SLOT, LOCK in SLOTS.items():
     workflow.register_resource(SLOT, 1 if LOCK == lock.HOST_PATH_LOCK else 2)
 # One of each rule, with an operator: an operator that derives from another shares its prerequisite.
 PREREQUISITES = {
     operator.prerequisite.rule: (operator.prerequisite, rule)
-    for rule, operator in CELLS.timed.items()
+    for rule, operator in PLAN.timed.items()
     if operator.prerequisite
 }.values()
 
@@ -110,12 +110,12 @@ def level_for(level, wildcards):
 
 def peer_level(operator, wildcards):
     """Return the level between the GPUs that a job of an operator takes together; "" if it takes one."""
-    return CELLS.peer_level(operator, wildcards.device)
+    return PLAN.peer_level(operator, wildcards.device)
 
 
 def takes(name, level, wildcards):
     """Return 1 if a measurement needs this lock, else 0."""
-    return int(name in CELLS.locks(wildcards.device, level_for(level, wildcards)))
+    return int(name in PLAN.locks(wildcards.device, level_for(level, wildcards)))
 
 
 def slots(level=""):
@@ -125,7 +125,7 @@ def slots(level=""):
 
 def locks_of(level, wildcards):
     """Return the locks that a job's script takes, by which this run's next job, and other runs, wait for it."""
-    return " ".join(CELLS.locks(wildcards.device, level_for(level, wildcards)))
+    return " ".join(PLAN.locks(wildcards.device, level_for(level, wildcards)))
 
 
 def exclusive(level=""):
@@ -149,26 +149,26 @@ def library(script, *rules):
 
 def load_program(level, wildcards):
     """Return the program that puts all GPUs under load, with what it follows from, if a job of a level runs it."""
-    loads = CELLS.loads_all(wildcards.device, level)
+    loads = PLAN.loads_all(wildcards.device, level)
     return sources.list_measuring_files(SCRIPTS / "load_server.py", "gpu") if loads else []
 
 
 def identity(level, wildcards):
     """Return the devices that a job measures, at a level of memory if any, with their drivers and libraries."""
-    return CELLS.identity(CELLS.measured_together(wildcards.device, level_for(level, wildcards)))
+    return PLAN.identity(PLAN.measured_together(wildcards.device, level_for(level, wildcards)))
 
 
 def peak_settings(wildcards):
     """Return the settings of a compute ceiling; of all that stay in registers for the job that measures them all."""
-    return CELLS.peak_settings(wildcards.device, wildcards.get("dtype", next(iter(REGISTER_ONLY_DTYPES))))
+    return PLAN.peak_settings(wildcards.device, wildcards.get("dtype", next(iter(REGISTER_ONLY_DTYPES))))
 
 
-OUTPUTS = [*CELLS.deliverables(), "results/manifest.json"]
+OUTPUTS = [*PLAN.deliverables(), "results/manifest.json"]
 faults_end_the_run(previous_results.require_writable, [*OUTPUTS, "results/previous/of-another-card"])
 faults_end_the_run(previous_results.require_this_version, OUTPUTS, RESULTS)
 DRY = workflow.output_settings.dryrun
 CORRUPT = previous_results.set_aside_corrupt(OUTPUTS, RESULTS, DRY, counters=CONFIG.counters == "required")
 if not DRY:
-    previous_results.set_aside_other_cards({name: CELLS.present[name] for name in CELLS.devices}, RESULTS)
+    previous_results.set_aside_other_cards({name: PLAN.present[name] for name in PLAN.devices}, RESULTS)
 CONSOLE = Console(workflow, CHECKED, CORRUPT if DRY else [])
 CONSOLE.install(logger)

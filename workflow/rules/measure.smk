@@ -14,7 +14,7 @@ rule device_query:
         **(exclusive() | {"measuring": ALONE}),
     params:
         identity=partial(identity, ""),
-        datasheet=lambda wildcards: CELLS.datasheet_sha256(wildcards.device, DATASHEETS),
+        datasheet=lambda wildcards: PLAN.datasheet_sha256(wildcards.device, DATASHEETS),
         datasheets=str(DATASHEETS),
     script:
         "../scripts/device_query.py"
@@ -37,7 +37,7 @@ rule calibration:
         **(exclusive() | {"measuring": ALONE}),
     params:
         identity=partial(identity, ""),
-        next_to=lambda wildcards: CELLS.measured_next_to(wildcards.device),
+        next_to=lambda wildcards: PLAN.measured_next_to(wildcards.device),
     script:
         "../scripts/calibration.py"
 
@@ -67,7 +67,7 @@ rule peak_flops:
 
 
 # All ceilings of a GPU that stay in its registers in one job: each takes less time than its process takes to start.
-if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma") and CELLS.gpus]:
+if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma") and PLAN.gpus]:
 
     ruleorder: peak_flops_fma > peak_flops
 
@@ -77,11 +77,11 @@ if FMAS := [dtype for dtype in CONFIG.peak_flops.dtypes if dtype.endswith("_fma"
         log:
             "logs/{device}/peak_flops/fma.log",
         wildcard_constraints:
-            device="|".join(CELLS.gpus),
+            device="|".join(PLAN.gpus),
 
 
 # Levels that one job measures open the card once.
-MEMORY = [cell.rpartition("/")[2] for cell in CELLS.bandwidths() if cell not in CELLS.all_reduces()]
+MEMORY = [name.rpartition("/")[2] for name in PLAN.bandwidths() if name not in PLAN.all_reduces()]
 for LEVELS in levels.group_by_job(dict.fromkeys(MEMORY)):
 
     rule:
@@ -104,13 +104,13 @@ for LEVELS in levels.group_by_job(dict.fromkeys(MEMORY)):
             **exclusive(LEVELS[0]),
         params:
             identity=partial(identity, LEVELS[0]),
-            settings=lambda wildcards, level=LEVELS[0]: CELLS.bandwidth_settings(wildcards.device, level),
+            settings=lambda wildcards, level=LEVELS[0]: PLAN.bandwidth_settings(wildcards.device, level),
         script:
             "../scripts/bandwidth.py"
 
 
 # Both cards, after the record of their link, by which the prediction is sealed before.
-for LEVEL in dict.fromkeys(cell.rpartition("/")[2] for cell in CELLS.all_reduces()):
+for LEVEL in dict.fromkeys(name.rpartition("/")[2] for name in PLAN.all_reduces()):
 
     rule:
         name:
@@ -182,12 +182,12 @@ rule counters:
     input:
         calibration="results/{device}/calibration.json",
         predictions=ancient("results/{device}/predictions.json"),  # its profiled kernels have times: it starts after the seals
-        files=sorted({file for _, job in CELLS.counted for file in job.files}),
-        library=library("counters.py", *sorted({rule for rule, _ in CELLS.counted})),
+        files=sorted({file for _, job in PLAN.counted for file in job.files}),
+        library=library("counters.py", *sorted({rule for rule, _ in PLAN.counted})),
         program=str(SCRIPTS / "counter_program.py"),
     output:
         profiler="results/{device}/profiler.json",
-        counted=files(f"{{device}}/counters/{rule}/{job.path}" for rule, job in CELLS.counted),
+        counted=files(f"{{device}}/counters/{rule}/{job.path}" for rule, job in PLAN.counted),
     log:
         "logs/{device}/counters.log",
     conda:
@@ -196,7 +196,7 @@ rule counters:
         **slots(),
     params:
         identity=partial(identity, ""),
-        ncu=ncu.installation_key(CELLS.ncu),
-        tasks=CELLS.counted_tasks(),
+        ncu=ncu.installation_key(PLAN.ncu),
+        tasks=PLAN.counted_tasks(),
     script:
         "../scripts/counters.py"

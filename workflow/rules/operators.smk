@@ -16,7 +16,7 @@ rule operator_prediction:
     resources:
         measuring=ALONE,
     params:
-        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
+        operators=lambda wildcards: PLAN.own_file(wildcards.operator),
     script:
         "../scripts/operator_prediction.py"
 
@@ -26,7 +26,7 @@ rule predictions:
         calibration="results/{device}/calibration.json",
         device="results/{device}/device_query.json",
         prediction="results/{device}/prediction.json",
-        constants=lambda wildcards: files(CELLS.operator_seals(wildcards.device)),
+        constants=lambda wildcards: files(PLAN.operator_seals(wildcards.device)),
         library=library("predictions.py", *OPERATORS),
     output:
         cells="results/{device}/predictions.json",
@@ -41,8 +41,8 @@ rule predictions:
     resources:
         measuring=ALONE,
     params:
-        tasks=lambda wildcards: CELLS.planned_tasks(wildcards.device),
-        gemms=lambda wildcards: CELLS.gemm_sizes(wildcards.device),
+        tasks=lambda wildcards: PLAN.planned_tasks(wildcards.device),
+        gemms=lambda wildcards: PLAN.gemm_sizes(wildcards.device),
     script:
         "../scripts/predictions.py"
 
@@ -61,7 +61,7 @@ rule own_predictions:
     resources:
         measuring=ALONE,
     params:
-        lines=lambda wildcards: json.dumps(CELLS.own_predictions.get(wildcards.device, []), sort_keys=True),
+        lines=lambda wildcards: json.dumps(PLAN.own_predictions.get(wildcards.device, []), sort_keys=True),
     script:
         "../scripts/own_predictions.py"
 
@@ -84,14 +84,14 @@ for PREREQUISITE, OPERATOR in PREREQUISITES:
             measuring=ALONE,
         params:
             operator=OPERATOR,
-            operators=CELLS.own_file(OPERATOR),
+            operators=PLAN.own_file(OPERATOR),
             values=lambda wildcards, make=PREREQUISITE.params: json.dumps(make(CONFIG, wildcards.name), sort_keys=True),
         script:
             "../scripts/prerequisite.py"
 
 
 # A case is one job of an operator, such as a dtype with one S. `settings` has what concerns this case alone.
-for OPERATOR in CELLS.timed:
+for OPERATOR in PLAN.timed:
 
     rule:
         name:
@@ -101,7 +101,7 @@ for OPERATOR in CELLS.timed:
             device="results/{device}/device_query.json",
             prediction="results/{device}/prediction.json",
             constants=f"results/{{device}}/{OPERATOR}/prediction.json",
-            files=lambda wildcards, jobs=CELLS.jobs[OPERATOR]: list(
+            files=lambda wildcards, jobs=PLAN.jobs[OPERATOR]: list(
                 jobs[wildcards.case].files if wildcards.case in jobs else ()
             ),
             library=library("measure_operator.py", OPERATOR),
@@ -110,9 +110,9 @@ for OPERATOR in CELLS.timed:
         log:
             f"logs/{{device}}/{OPERATOR}/{{case}}.log",
         wildcard_constraints:
-            case="|".join(map(re.escape, [*CELLS.jobs[OPERATOR], DRAWN])),
+            case="|".join(map(re.escape, [*PLAN.jobs[OPERATOR], DRAWN])),
         # More than of ceilings on every second GPU: while others measure ceilings, it has the host path alone.
-        priority: lambda wildcards: 4 if wildcards.device in CELLS.gpus[1::2] else 1
+        priority: lambda wildcards: 4 if wildcards.device in PLAN.gpus[1::2] else 1
         conda:
             ENVIRONMENT
         threads: cores_of
@@ -121,8 +121,8 @@ for OPERATOR in CELLS.timed:
         params:
             identity=partial(identity, partial(peer_level, OPERATOR)),
             operator=OPERATOR,
-            operators=CELLS.own_file(OPERATOR),
-            settings=lambda wildcards, rule=OPERATOR: CELLS.operator_settings(rule, wildcards.device, wildcards.case),
+            operators=PLAN.own_file(OPERATOR),
+            settings=lambda wildcards, rule=OPERATOR: PLAN.operator_settings(rule, wildcards.device, wildcards.case),
         script:
             "../scripts/measure_operator.py"
 
@@ -138,6 +138,6 @@ rule own_operator:
     conda:
         ENVIRONMENT
     params:
-        operators=lambda wildcards: CELLS.own_file(wildcards.operator),
+        operators=lambda wildcards: PLAN.own_file(wildcards.operator),
     script:
         "../scripts/own_operator.py"

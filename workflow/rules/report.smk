@@ -1,8 +1,8 @@
 rule derive:
     input:
-        records=files(CELLS.records()),
-        cards=CELLS.known_cards(),
-        datasheets=[str(DATASHEETS)] if CELLS.gpus else [],
+        records=files(PLAN.records()),
+        cards=PLAN.known_cards(),
+        datasheets=[str(DATASHEETS)] if PLAN.gpus else [],
         library=sources.list_report_files(SCRIPTS / "derive.py"),
     output:
         "results/roofline.json",
@@ -14,14 +14,14 @@ rule derive:
         "results/known_cards.json",
         words="results/ROOFLINE.md",
         page="results/report.html",
-        pictures=[f"results/{picture}" for picture in CELLS.pictures()],
+        pictures=[f"results/{picture}" for picture in PLAN.pictures()],
     log:
         "logs/derive.log",
     conda:
         ENVIRONMENT
     params:
         # As text, since Snakemake would take braces in the user's own names for wildcards.
-        asked=lambda wildcards: json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True),
+        asked=lambda wildcards: json.dumps(build_request(CHECKED, PLAN.devices), sort_keys=True),
         dpi=CONFIG.plot.dpi,
     script:
         "../scripts/derive.py"
@@ -29,7 +29,7 @@ rule derive:
 
 rule manifest:
     input:
-        outputs=CELLS.deliverables(),
+        outputs=PLAN.deliverables(),
         library=sources.list_report_files(SCRIPTS / "manifest.py"),
     output:
         "results/manifest.json",
@@ -39,6 +39,6 @@ rule manifest:
         ENVIRONMENT
     params:
         settings=lambda wildcards: json.dumps(CONFIG.model_dump(), sort_keys=True),
-        asked=lambda wildcards: json.dumps(build_request(CHECKED, CELLS.devices), sort_keys=True),
+        asked=lambda wildcards: json.dumps(build_request(CHECKED, PLAN.devices), sort_keys=True),
     script:
         "../scripts/manifest.py"

@@ -26,7 +26,7 @@ from roofline.devices.base import Identity
 from roofline.devices.gpu.kernel_compiler import read_kernel_source
 from roofline.operators.decode_attention.attention_arithmetic import reference_attention
 from roofline.plan import settings
-from roofline.plan.targets import Cells
+from roofline.plan.targets import RunPlan
 
 SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64}
 OPERATOR = split_step.SplitStep()
@@ -253,8 +253,8 @@ def test_a_step_takes_two_of_three_cards():
     card = Identity("", "gpu", "NVIDIA H200", "", "580", 1 << 37, 1 << 37, 1 << 23, "9.0")
     cards = {name: replace(card, device=name, uuid=name) for name in names}
     checked = settings.complete({"operators": [split_step.__file__], "devices": names})
-    cells = Cells(checked, cards, names, None)
-    assert cells.measured_together("gpu0", cells.peer_level("split_step", "gpu0")) == ["gpu0", "gpu1"]
+    plan = RunPlan(checked, cards, names, None)
+    assert plan.measured_together("gpu0", plan.peer_level("split_step", "gpu0")) == ["gpu0", "gpu1"]
 
 
 @pytest.mark.parametrize(

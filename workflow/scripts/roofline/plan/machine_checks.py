@@ -15,16 +15,16 @@ from roofline.operators.operator_checks import check_operator
 from roofline.plan.config import Config
 from roofline.plan.own_predictions import read_own_predictions
 from roofline.plan.settings import Checked
-from roofline.plan.targets import Cells
+from roofline.plan.targets import RunPlan
 
 MIN_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
 
-def find_cells(checked: Checked, present: Mapping[str, Identity]) -> Cells:
+def plan_run(checked: Checked, present: Mapping[str, Identity]) -> RunPlan:
     """Return what a configuration measures on a machine with these devices. Raises UserError if it cannot."""
-    cells = Cells(checked, present, choose_devices(checked, present), find_profiler(checked.config))
-    cells.own_predictions = read_own_predictions(cells)
-    return cells
+    plan = RunPlan(checked, present, choose_devices(checked, present), find_profiler(checked.config))
+    plan.own_predictions = read_own_predictions(plan)
+    return plan
 
 
 def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[str]:

@@ -14,7 +14,7 @@ from roofline.operators.about import StoredAbout, describe_own_operator, load_ab
 from roofline.operators.gemm.operator import Gemm
 from roofline.operators.setting_types import Settings
 from roofline.plan.settings import describe_errors
-from roofline.plan.targets import Cells
+from roofline.plan.targets import RunPlan
 from roofline.records.files import read_yaml
 from roofline.records.operator_record import CellKey, OwnPrediction
 
@@ -62,15 +62,15 @@ class OwnPredictionSettings(Settings):
         return {"regime": self.regime, "cpu_time_s": seconds, "fraction_of_compute_peak": share}
 
 
-def read_own_predictions(cells: Cells) -> dict[str, list[dict]]:
-    """Return what the user's file predicts of these cells, by device: each prediction with the name of its record.
+def read_own_predictions(plan: RunPlan) -> dict[str, list[dict]]:
+    """Return what the user's file predicts of cells, by device: each prediction with the name of its record.
 
     Raises UserError with a line for each error.
     """
-    path = cells.config.predictions
+    path = plan.config.predictions
     if path is None:
         return {}
-    named_cells = name_cells(cells)
+    named_cells = name_cells(plan)
     predictions: dict[str, list[dict]] = {}
     faults = []
     for name, value in _read_file(path, named_cells).items():
@@ -78,8 +78,8 @@ def read_own_predictions(cells: Cells) -> dict[str, list[dict]]:
         if planned is None:
             nearest = difflib.get_close_matches(str(name), named_cells, 2, cutoff=0)
             hint = f"nearest: {' or '.join(map(repr, nearest))}"
-            if str(name).partition(" ")[0] not in cells.devices:
-                hint = f"its names begin with {join_words(cells.devices)}"
+            if str(name).partition(" ")[0] not in plan.devices:
+                hint = f"its names begin with {join_words(plan.devices)}"
             faults.append(f"{path}: {name!r} is not a cell of this run; {hint}")
             continue
         if not isinstance(value, dict):
@@ -112,13 +112,13 @@ def _read_file(path: str, names: Iterable[str]) -> dict:
     return content
 
 
-def name_cells(cells: Cells) -> dict[str, PlannedCell]:
+def name_cells(plan: RunPlan) -> dict[str, PlannedCell]:
     """Return the cells of a run by the names that verification.md gives them. The settings alone decide: a device may
     still lack an implementation of a case."""
     abouts = load_abouts()
-    own = [operator for operator in cells.operators.values() if operator.path]
+    own = [operator for operator in plan.operators.values() if operator.path]
     abouts |= {operator.name: StoredAbout(describe_own_operator(operator)) for operator in own}
-    all_planned = [planned for device in cells.devices for planned in _plan_cells(cells, device)]
+    all_planned = [planned for device in plan.devices for planned in _plan_cells(plan, device)]
     scopes: dict[str, set[str | None]] = {}
     for planned in all_planned:
         scopes.setdefault(planned.cell.operator, set()).add(planned.cell.scope)
@@ -130,21 +130,21 @@ def name_cells(cells: Cells) -> dict[str, PlannedCell]:
     return named
 
 
-def _plan_cells(cells: Cells, device: str) -> Iterable[PlannedCell]:
+def _plan_cells(plan: RunPlan, device: str) -> Iterable[PlannedCell]:
     """Yield the reference GEMMs of a device, then the cells of its operators."""
-    identity = cells.present[device]
+    identity = plan.present[device]
     capability = parse_capability(identity.compute_capability or "0.0")
     unopened: Any = SimpleNamespace(kind=identity.kind, capability=capability)  # all that cells are chosen by
     unopened.supports_overlap = architecture_of(capability).clusters
-    for dtype, size in cells.gemm_sizes(device).items():
+    for dtype, size in plan.gemm_sizes(device).items():
         for product in Gemm().plan_cells(unopened, dtype, size):
             key = CellKey(operator=Gemm.name, implementation=product.name, dtype=dtype, shape=product.case.shape)
             yield PlannedCell(device, f"{device}/{Gemm.rule}/{dtype}", key)
-    for rule, operator in cells.timed.items():
-        settings = getattr(cells.config, rule)
+    for rule, operator in plan.timed.items():
+        settings = getattr(plan.config, rule)
         wanted_scopes = getattr(settings, "scopes", None)  # of operators that have several
-        for path in cells.cases(rule, device):
-            for case in cells.jobs[rule][path].cases:
+        for path in plan.cases(rule, device):
+            for case in plan.jobs[rule][path].cases:
                 for implementation in operator.implementations_on(identity.kind, settings.implementations):
                     for scope in implementation.scopes_on(unopened):
                         if wanted_scopes is None or scope in wanted_scopes:

@@ -26,7 +26,7 @@ LOADED_BY_DEFAULT = ("fp32", "fp16", "bf16", "fp8_e4m3")  # GEMMs that every eff
 OF_EACH_DEVICE = ("device_query", "prediction", "calibration", "peak_flops/prediction")
 
 
-class Cells:
+class RunPlan:
     """The jobs and records of a configuration on the devices that it is measured on.
 
     `present` are all devices of the machine, `devices` the names of those that are measured, and `profiler` the program
@@ -46,7 +46,7 @@ class Cells:
         self.timed = {operator.rule: operator for operator in timed}
         self.jobs = {rule: {job.path: job for job in self.timed[rule].jobs(self.config)} for rule in self.timed}
         self.on = {rule: [device for device in self.devices if self.cases(rule, device)] for rule in self.timed}
-        self.own_predictions: dict[str, list[dict]] = {}  # the user's, by device: find_cells reads them
+        self.own_predictions: dict[str, list[dict]] = {}  # the user's, by device: plan_run reads them
         # The jobs whose counters are read, with their rules.
         self.ncu = profiler
         self.counted_on = [] if self.config.counters == "off" else self.gpus
