@@ -43,8 +43,6 @@ class RunCrate(ROCrate):
         self.source, self.manifest = root, manifest  # all files below the source are packed
         self.metadata.extra_contexts.append(TERMS)
         self.paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-        if missing := [path for path in (WORKFLOW, LICENSE) if path not in self.paths]:
-            raise UserError(f"{missing[0]} is not in it")
         # A second line in COMMIT names another commit, or a changed file.
         has_second_line = COMMIT in self.paths and len((root / COMMIT).read_bytes().splitlines()) > 1
         self.changed, commit = bool(manifest.sources.dirty) or has_second_line, manifest.sources.commit
@@ -160,12 +158,11 @@ def write_crate(archive: Path, author: argparse.Namespace) -> list[str]:
     """Write the crate next to an archive and return the lines to print, its path last. Raises UserError."""
     target = archive.with_name(f"{archive.name.removesuffix('.tar.gz')}.crate.zip")
     with open_archive(archive) as (root, manifest, problems):
-        try:
-            if problems:
-                raise UserError(f"{problems[0]} (`make verify` lists all)")
-            crate = RunCrate(root, manifest, author)
-        except UserError as reason:
-            raise UserError(f"{archive}: no crate, {reason}") from None
+        reasons = [f"{problem} (`make verify` lists all)" for problem in problems]
+        reasons += [f"{path} is not in it" for path in (WORKFLOW, LICENSE) if not (root / path).is_file()]
+        if reasons:
+            raise UserError(f"{archive}: no crate, {reasons[0]}")
+        crate = RunCrate(root, manifest, author)
         write_bytes(b"".join(crate.stream_zip()), target)
     lines = [f"the sources differ from commit {manifest.sources.commit}: {DIFFERENCE}"] if crate.changed else []
     if not author.author:
