@@ -1,8 +1,10 @@
-"""Draw the committed pages and pictures again, from the archives and the cards that are known now.
+"""Draw the committed pages and pictures again, from the archives and the cards that are known now, and write
+docs/roofline.schema.json.
 
     python reference/redraw.py
 
-Needed after a run was added to reference/cards, or a page or a picture was changed. roofline.json stays as archived.
+Needed after a run was added to reference/cards, or a row, a check, a page or a picture was changed. roofline.json stays
+as archived.
 """
 
 import shutil
@@ -28,6 +30,7 @@ def redraw(archive: Path) -> list[str]:
         pages = [name for name in names if name != "roofline.json"]
         for name in pages:
             shutil.copy(Path(folder) / name, archive.parent / name)
+        shutil.copy(Path(folder) / "roofline.schema.json", REFERENCE.parent / "docs")
     return pages
 
 

@@ -24,12 +24,7 @@ def profiled_paths(effort, **more):
 
 def test_a_cell_of_each_operator_is_counted_and_three_shapes_of_the_fused_product_in_thorough():
     by_default, in_thorough = profiled_paths("default"), profiled_paths("thorough")
-    assert {rule: len(paths) for rule, paths in by_default.items()} == {
-        "peak_flops": 1,
-        "decode_attn": 1,
-        "rmsnorm_matmul": 1,
-        "row_norm": 1,
-    }
+    assert {len(paths) for paths in by_default.values()} == {1}
     assert {rule: len(paths) for rule, paths in in_thorough.items() if len(paths) > 1} == {"rmsnorm_matmul": 3}
     assert len({*in_thorough["rmsnorm_matmul"]}) == 3
     assert profiled_paths("default", seq_lens=[2048])["decode_attn"] == by_default["decode_attn"], "stays as it is"

@@ -10,10 +10,9 @@ from fake_gpu import nvml_card, open_gpu, record_launches, use_nvml
 from roofline.core.levels import TARGETS
 from roofline.core.terms import UnsupportedError
 from roofline.core.units import KIB, MIB
-from roofline.devices.gpu import nvml
+from roofline.devices.gpu import cache_benchmarks, nvml
 
 RAGGED = MIB // 4 + 32 * 7
-CACHES = ("l2", "l1", "shared", "dsmem")
 # What CUDA reports of cards of three kinds; on a T4 one block may have all of the shared memory.
 PROPERTIES = ("MultiProcessorCount", "L2CacheSize", "MaxSharedMemoryPerBlockOptin", "MaxSharedMemoryPerMultiprocessor")
 PROPERTIES += ("MaxThreadsPerMultiProcessor",)
@@ -62,7 +61,7 @@ def test_every_stream_is_verified_on_every_grid(gpu, size_bytes):
             assert all(benchmark.verify(grid) for grid in list(benchmark.steps_by_grid))
 
 
-@pytest.mark.parametrize("level", CACHES)
+@pytest.mark.parametrize("level", cache_benchmarks.BENCHMARKS)
 def test_every_grid_of_a_cache_reads_the_same_bytes_from_a_set_that_fits(monkeypatch, any_card, level):
     device = any_card
     if TARGETS[level].needs_clusters and device.capability < (9, 0):

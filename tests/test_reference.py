@@ -20,7 +20,6 @@ from roofline.report.report_model import Source
 from roofline.run.archive import opened, unpacked
 from roofline.run.make_manifest import describe_amendments, first_hash, hashes
 from roofline.table.known_cards import find_known_cards
-from roofline.table.rows import Roofline
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
 
@@ -122,9 +121,21 @@ def test_short_cells_and_copies_of_the_gpu_have_as_many_samples_as_promised(resu
     assert min(len(copy.timing.samples_s) for copy in copies) >= 20
 
 
+def without_later_fields(derived, archived):
+    """What is derived now, without the fields that the archived table lacks because they came later."""
+    if isinstance(archived, dict) and isinstance(derived, dict):
+        return {name: without_later_fields(derived.get(name), value) for name, value in archived.items()}
+    if isinstance(archived, list) and len(archived) == len(derived):
+        return [without_later_fields(*pair) for pair in zip(derived, archived, strict=True)]
+    return derived
+
+
 def test_everything_derived_follows_from_the_records(derived):
-    table = derived["roofline.json"]
-    assert read(Roofline, NEWEST / "roofline.json").model_dump() == table.model_dump()
+    archived = json.loads((NEWEST / "roofline.json").read_text(encoding="utf-8"))
+    table = derived["roofline.json"].model_dump(mode="json")
+    checks = {check["check"] for check in archived["checks"]}
+    table["checks"] = [row for row in table["checks"] if row["check"] in checks]  # others came later
+    assert without_later_fields(table, archived) == archived
     for name in (name for name in derived if name.endswith((".md", ".html"))):
         assert (NEWEST / name).read_text(encoding="utf-8") == derived[name], name
 

@@ -103,7 +103,7 @@ def budgets(checked) -> dict:
 
 def test_every_effort_fills_every_budget_and_a_greater_one_takes_longer():
     quick, default, thorough = (complete({"effort": name}) for name in ByEffort._fields)
-    assert budgets(default) == budgets(complete({})) and len(budgets(default)) == 10
+    assert budgets(default) == budgets(complete({})) and len(budgets(default)) >= 10
     for key, value in budgets(default).items():
         assert budgets(quick)[key] < value <= budgets(thorough)[key]
     for rule in ("peak_flops", "bandwidth", "decode_attn", "rmsnorm_matmul", "row_norm"):

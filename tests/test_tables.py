@@ -94,10 +94,10 @@ def test_a_class_of_slower_tensor_cores_says_how_fast_a_dtype_is(name):
 
 
 def test_a_target_has_a_benchmark_on_its_kind_of_device():
-    gpu, cpu = {*cache_benchmarks.BENCHMARKS, *hbm_benchmarks.BENCHMARKS}, {*dram_benchmarks.BENCHMARKS}
+    benchmarks = {"gpu": cache_benchmarks.BENCHMARKS | hbm_benchmarks.BENCHMARKS, "cpu": dram_benchmarks.BENCHMARKS}
     for name in TARGETS.keys() - {SWEEP, *BETWEEN_GPUS}:
         kind = TARGETS[name].device_kind
-        assert name in (gpu if kind == "gpu" else cpu), f"devices/{kind}: no BENCHMARKS has {name}"
+        assert name in benchmarks[kind], f"devices/{kind}: no BENCHMARKS has {name}"
 
 
 def test_levels_have_a_colour_for_their_transactions_and_regimes_and_targets_a_level():

@@ -37,7 +37,9 @@ PRODUCTS = ("bf16", "fp16")  # on tensor cores: the first that a card supports, 
 SIZE = 4096  # of the GEMM that is repeated
 LEVELS = [api.MAIN_MEMORY["gpu"], *api.TRANSFER_TARGETS]
 SETTINGS: dict = {"effort": "default", "counters": "off", "peak_flops": {}, "bandwidth": {"levels": LEVELS}}
-SETTINGS |= {operator: {"enabled": False} for operator in ("decode_attn", "row_norm", "rmsnorm_matmul")}
+SETTINGS |= {
+    operator.rule: {"enabled": False} for operator in api.builtin_operators() if not operator.measured_with_ceilings
+}
 NO_GPU = "no NVIDIA GPU is visible: check nvidia-smi, the options of the container and CUDA_VISIBLE_DEVICES"
 RATES = (api.READS, api.REGISTERS, api.MATMULS, against_known.NEAR)
 STATUS = {"not healthy": 1, "cannot tell": 2, "healthy": 0}  # the first that a card has is that of all

@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy
 
 from cupy import random_numbers
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES
 from roofline.devices.gpu import gpu_fma, instruction_kernels
 from roofline.devices.gpu.cuda_timing import CudaTimer
 
@@ -518,7 +519,7 @@ KERNELS = {
     "read_shared": _read_by_all,
     "read_dsmem": _read_next_block,
     "chase_dsmem": _chase_dsmem,
-    **{f"normal_{dtype}": _normal(dtype) for dtype in ("fp64", "fp32", "fp16", "bf16", "int8", "fp8_e4m3")},
+    **{f"normal_{dtype}": _normal(dtype) for dtype in {DTYPES[name].stored_as for name in PRODUCT_DTYPES}},
     **{f"fold_{dtype}": _fold for dtype in gpu_fma.FOLD_FACTORS},
 }
 

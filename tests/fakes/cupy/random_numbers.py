@@ -1,7 +1,8 @@
 """kernels/random.cu in NumPy: Philox 4x32-10 and Box and Muller's transform, number by number the same."""
 
-import ml_dtypes
 import numpy
+
+from roofline.core.dtypes import array_dtype
 
 MULTIPLIERS, KEY_STEPS, ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10
 WORD = 0xFFFFFFFF
@@ -51,5 +52,4 @@ def _rounded(values, dtype: str):
     values = values if dtype == "fp64" else values.astype(numpy.float32)
     if dtype == "int8":
         return numpy.clip(numpy.rint(32 * values), -127, 127).astype(numpy.int8)
-    narrow = {"fp16": numpy.float16, "bf16": ml_dtypes.bfloat16, "fp8_e4m3": ml_dtypes.float8_e4m3fn}
-    return values.astype(narrow[dtype]) if dtype in narrow else values
+    return values.astype(array_dtype(dtype))

@@ -4,13 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from roofline.core.statistics import is_too_few
-from roofline.core.terms import DeviceKind
+from roofline.core.terms import DEVICE_TRAITS, DeviceKind
 
 Doubt = Literal["few samples", "throttled", "disturbed", "blocks disagree", "impossible"]
-# The largest spread of the blocks of one measurement. A caller's times on a shared host vary more than a GPU's own.
-MOST_BLOCK_SPREAD: dict[DeviceKind, float] = {"gpu": 0.05, "cpu": 0.20}
-# The blocks of a compute ceiling all start from the same state, and so may differ by less.
-MOST_CEILING_SPREAD: dict[DeviceKind, float] = {"gpu": 0.02, "cpu": 0.20}
 
 
 def relative_spread(blocks: Sequence[float]) -> float | None:
@@ -23,7 +19,7 @@ def find_doubt(
     kind: DeviceKind,
     samples: int | None,
     block_spread: float | None = None,
-    most_spread: dict[DeviceKind, float] = MOST_BLOCK_SPREAD,
+    most_spread: float | None = None,
     disturbed: bool = False,
     throttled: bool | None = False,
     impossible: bool = False,
@@ -31,13 +27,16 @@ def find_doubt(
     """Return the first reason not to rely on a figure; None if there is none.
 
     `samples` is the number of samples of its median (None: not known), `block_spread` the `relative_spread` of its
-    blocks. `throttled`: every sample was. `impossible`: the figure exceeds what another measurement allows.
+    blocks, `most_spread` the largest allowed (None: `most_block_spread` of the kind). `throttled`: every sample was.
+    `impossible`: the figure exceeds what another measurement allows.
     """
+    if most_spread is None:
+        most_spread = DEVICE_TRAITS[kind].most_block_spread
     reasons: dict[Doubt, bool | None] = {
         "few samples": is_too_few(samples),
         "throttled": throttled,
         "disturbed": disturbed,
-        "blocks disagree": (block_spread or 0.0) > most_spread[kind],
+        "blocks disagree": (block_spread or 0.0) > most_spread,
         "impossible": impossible,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)

@@ -82,6 +82,11 @@ class DeviceTraits:
     load_sensitivity: LoadSensitivity  # which load on the host disturbs a block
     peaks_by: Literal["datasheet", "formula"]  # the source of the figures that its compute ceilings are compared with
     reports_power: bool  # also clocks, throttling and errors
+    # The largest relative spread of the blocks of one measurement. A caller's times on a shared host vary more than a
+    # GPU's own. The blocks of a compute ceiling all start from the same state, and so may differ by less.
+    most_block_spread: float
+    most_ceiling_spread: float
+    longest_workload_s: float  # of a candidate for a compute ceiling
 
 
 DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devices are shown
@@ -91,6 +96,9 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         load_sensitivity="caller",
         peaks_by="datasheet",
         reports_power=True,
+        most_block_spread=0.05,
+        most_ceiling_spread=0.02,
+        longest_workload_s=2e-3,
     ),
     "cpu": DeviceTraits(
         accelerator=False,
@@ -98,6 +106,9 @@ DEVICE_TRAITS: dict[DeviceKind, DeviceTraits] = {  # in the order in which devic
         load_sensitivity="cpu",
         peaks_by="formula",
         reports_power=False,
+        most_block_spread=0.20,
+        most_ceiling_spread=0.20,
+        longest_workload_s=0.2,
     ),
 }
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from roofline.core.disturbance import collect_throttle_reasons
 from roofline.core.dtypes import REGISTER_ONLY_DTYPES
 from roofline.core.grouping import group_by
-from roofline.core.repeatability import MOST_CEILING_SPREAD, relative_spread
+from roofline.core.repeatability import relative_spread
 from roofline.core.statistics import FEWEST_SAMPLES
 from roofline.core.terms import DEVICE_TRAITS, UnsupportedError
 from roofline.devices import datasheets
@@ -37,7 +37,7 @@ BLOCK_STEPS, BLOCK_S, MOST_STEPS = 5, 0.01, 200  # whichever of the first two is
 BLOCKS = 3
 REFERENCE_BLOCK_S = 0.025  # of the reference GEMM, whose samples are taken in several blocks with rests between them
 # Candidates take no longer, or no longer than the reference GEMM on a GPU, where those of two dtypes are slow.
-LONGEST_WORKLOAD_S, LONGEST_SLOW_WORKLOAD_S, SLOW_DTYPES = {"gpu": 2e-3, "cpu": 0.2}, 3e-3, ("fp64", "fp32")
+LONGEST_SLOW_WORKLOAD_S, SLOW_DTYPES = 3e-3, ("fp64", "fp32")
 FINALIST_SHARE = 0.95  # of the most FLOPs per cycle in a short trial: such shapes are tried by whole blocks
 FINALISTS = 2  # shapes of the most FLOPs per cycle, and as many of the longest k, which draw the least power
 SECOND_BLOCK_SHARE = 0.99  # of the fastest finalist's rate: such finalists get a second block
@@ -115,7 +115,7 @@ class RepeatedWorkload:
     def blocks_agree(self) -> bool:
         """True if the TFLOPS of the blocks lie within 2 % of one another on a GPU, 20 % on a CPU."""
         spread = relative_spread([block.tflops for block in self.blocks]) or 0.0
-        return spread <= MOST_CEILING_SPREAD[self.target.device.kind]
+        return spread <= DEVICE_TRAITS[self.target.device.kind].most_ceiling_spread
 
 
 def measure_compute_ceiling(target: CeilingTarget, seals: Seals) -> tuple[PeakFlops, list[Measurement]]:
@@ -340,7 +340,7 @@ def _most_flops(target: CeilingTarget, reference: Measurement) -> float:
     """Return the FLOPs of the largest candidates: those that take the longest allowed at the rate of the reference."""
     on_gpu = target.device.kind == "gpu"
     slow = on_gpu and target.ceiling in SLOW_DTYPES
-    longest_s = LONGEST_SLOW_WORKLOAD_S if slow else LONGEST_WORKLOAD_S[target.device.kind]
+    longest_s = LONGEST_SLOW_WORKLOAD_S if slow else DEVICE_TRAITS[target.device.kind].longest_workload_s
     most_flops = longest_s * _caller_tflops(reference) * 1e12
     return max(most_flops, reference.flops) if on_gpu else most_flops
 

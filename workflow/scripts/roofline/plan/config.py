@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_m
 from roofline.core.dtypes import COMPUTE_CEILINGS, DEFAULT_CEILINGS
 from roofline.core.formatting import join_words
 from roofline.core.levels import TARGET_NAMES as LEVELS
-from roofline.core.terms import AccessPattern, make_printable
+from roofline.core.terms import DEVICE_TRAITS, AccessPattern, make_printable
 from roofline.operators import setting_types
 from roofline.operators.base import Operator
 from roofline.operators.setting_types import Budget, ByEffort, EachOnce, Effort, Listed, Settings, Whole
@@ -30,6 +30,8 @@ def _zero_or_between(lowest: float, highest: float) -> AfterValidator:
 Count = Annotated[float, _zero_or_between(1e-3, 1e30)]
 Seconds = Annotated[float, Field(ge=1e-12, le=1e12)]
 MOST_DRAWN = 1000  # shapes of an operator
+# A machine may have several accelerators.
+DEVICE_NAME = re.compile("|".join(rf"{kind}\d+" if row.accelerator else kind for kind, row in DEVICE_TRAITS.items()))
 Ceiling = Literal[COMPUTE_CEILINGS]  # type: ignore[valid-type]  # a tuple built at run time
 
 
@@ -38,7 +40,7 @@ def _parse_devices(value: Any) -> Any:
     if value in ("auto", "all"):
         return value
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(re.fullmatch(r"cpu|gpu\d+", str(name)) for name in names):
+    if not isinstance(names, list) or not names or not all(DEVICE_NAME.fullmatch(str(name)) for name in names):
         raise ValueError("should be auto, all, or a list of devices such as [gpu0, cpu]")
     return setting_types.require_distinct(names)
 

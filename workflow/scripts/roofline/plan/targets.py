@@ -156,7 +156,7 @@ class RunPlan:
 
     def locks(self, device: str, level: str) -> list[str]:
         """Return the locks of roofline.measure.lock of all that a measurement, at a level of memory if any, uses."""
-        if device == "cpu":
+        if device not in self.gpus:
             return [lock.HOST_LOCK]
         on_path = [lock.HOST_PATH_LOCK] if level in TRANSFER_TARGETS else []
         return [self.gpu_locks[used] for used in self.measured_together(device, level)] + on_path

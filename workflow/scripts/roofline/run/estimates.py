@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
+from roofline.core.terms import DEVICE_TRAITS
 from roofline.devices import discovery
 from roofline.measure.memory_load import LOADED_CEILINGS
 from roofline.measure.sustained import MOST_EXTENSION_S
@@ -12,7 +13,7 @@ from roofline.run.jobs import job_times
 from roofline.run.planned_jobs import PlannedJob
 
 # Estimates in seconds for jobs that have not run here before, from runs on H100 and H200.
-START_UP_S, OTHER_JOB_S, ENERGY_S = {"gpu": 2.0, "cpu": 1.0}, 0.5, 65.0
+START_UP_S, HOST_START_UP_S, OTHER_JOB_S, ENERGY_S = 2.0, 1.0, 0.5, 65.0
 FIXED_S = {"device_query": 2.0, "calibration": 5.0, "counters": 8.0, "peak_flops_fma": 3.0, "bandwidth_p2p": 10.0}
 FIXED_S |= {"all_reduce": 9.0}
 BUDGETS = 3  # time budgets that a measuring job spends
@@ -50,7 +51,7 @@ def estimate_s(rule: str, checked: Checked, records: int = 1, device: str = "gpu
     loads_s = {"bandwidth_hbm": energy_s + len(LOADED_CEILINGS) * load_s, "peak_flops": load_s}
     limit_s = SEARCH_S if rule == "peak_flops" and device != "cpu" else budget_s
     return (
-        START_UP_S[discovery.kind_from_name(device)]
+        (START_UP_S if DEVICE_TRAITS[discovery.kind_from_name(device)].accelerator else HOST_START_UP_S)
         + records * BUDGETS * min(budget_s, limit_s)
         + loads_s.get(rule, 0.0)
     )

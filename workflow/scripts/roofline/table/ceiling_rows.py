@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from roofline.core.disturbance import find_hidden_load, is_disturbed
 from roofline.core.dtypes import operand_dtype
 from roofline.core.levels import HOST_LINK
-from roofline.core.repeatability import MOST_CEILING_SPREAD, Doubt, find_doubt, relative_spread
+from roofline.core.repeatability import Doubt, find_doubt, relative_spread
 from roofline.core.roofline_model import ridge_point
 from roofline.core.statistics import is_too_few
 from roofline.core.terms import DEVICE_TRAITS, DeviceKind
@@ -107,7 +107,7 @@ def _doubt_of_peak(
         kind=kind,
         samples=sum(len(block.timing.samples_s) for block in peak.repeats),  # of a block there may be five
         block_spread=_spread_of_peak(peak),
-        most_spread=MOST_CEILING_SPREAD,
+        most_spread=DEVICE_TRAITS[kind].most_ceiling_spread,
         disturbed=is_record_disturbed(record, timing.contention, peak.burst.states, kind),
         throttled=peak.all_throttled,
         impossible=_impossible(peak, register_tflops, highest_tflops),
