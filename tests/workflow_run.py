@@ -216,7 +216,7 @@ def new_checkout(folder: Path, config: str) -> Path:
     folder.mkdir()
     for name in SOURCES:
         if (CHECKOUT / name).is_dir():
-            shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(CHECKOUT / name, folder / name)  # what is compiled too
         else:
             shutil.copy2(CHECKOUT / name, folder / name)
     (folder / "config" / "config.yaml").write_text(config)
