@@ -20,7 +20,7 @@ RUNS = {"finished_run", "gpu_run", "cluster"}
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
     """Mark slow tests. One of two workers starts with the run on the CPU, the other with Slurm, which mostly waits, and
-    the run on a stand-in GPU: neither waits for the other."""
+    the run on a stand-in GPU: neither waits for the other. Fast tests come last, so that both end at about once."""
     for item in items:
         if RUNS & {*item.fixturenames} or item.module.__name__.removeprefix("test_") in SLOW.split():
             item.add_marker("slow")
@@ -28,8 +28,11 @@ def pytest_collection_modifyitems(items):
     of_cpu = [item for item in items if "finished_run" in item.fixturenames]
     of_gpu = [item for name in ("cluster", "gpu_run") for item in items if name in item.fixturenames]
     others = [item for item in items if item not in of_cpu and item not in of_gpu]
-    half = max(0, len(items) // 2 - len(of_cpu))
-    items[:] = [*of_cpu, *others[:half], *of_gpu, *others[half:]]
+    slow = [item for item in others if {"slow", "browser"} & {*item.keywords}]
+    fast = [item for item in others if item not in slow]
+    half = max(0, len(items) // 2 - len(of_cpu) - len(slow) // 2)
+    first, second = slow[: len(slow) // 2], slow[len(slow) // 2 :]
+    items[:] = [*of_cpu, *first, *fast[:half], *of_gpu, *second, *fast[half:]]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,7 @@ import yaml
 from workflow_run import CHECKOUT, TINY, heed_ctrl_c, new_checkout, surroundings
 
 PATIENCE_S = 60
-RANDOM_MOMENTS, LONGEST_S = 5, 4.0
+RANDOM_MOMENTS, LONGEST_S = 3, 4.0
 STATUS = {  # a signal that comes while Snakemake is imported ends the process as it ends any
     "Ctrl-C": {130},
     "SIGTERM": {130, -signal.SIGTERM},

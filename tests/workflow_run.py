@@ -26,6 +26,7 @@ SOURCES = ("Snakefile", "README.md", "LICENSE", "workflow", "config", "envs", "p
 SOURCES += (".gitignore",)
 CACHE_MIB = 8  # of the host that tests run on, see conftest.py
 BUDGET = {"iterations": 10, "time_budget_s": 0.1}
+SHORT = {"iterations": 5, "time_budget_s": 0.02}
 TINY: dict = {
     # What these settings do not name is left out.
     **{row.rule: {"enabled": False} for row in builtin_operators() if not row.measured_with_ceilings},
@@ -56,17 +57,18 @@ GPU = TINY | {
     "devices": "auto",
     "cpu": "auto",
     "effort": "default",
-    "peak_flops": TINY["peak_flops"]
-    | {"dtypes": ["fp32", "fp16", "fp32_fma", "fp64_fma"], "iterations": 5, "time_budget_s": 0.05},
+    "peak_flops": TINY["peak_flops"] | {"dtypes": ["fp32", "fp16", "fp32_fma", "fp64_fma"], **SHORT},
     "bandwidth": {
         "levels": ["hbm", "d2d", "l2", "h2d", "sweep"],
+        "size_mib": 2 * CACHE_MIB,
         "transfer_size_mib": 1,
         "sweep_points": 1,
         "iterations": 4,
         "time_budget_s": 0.01,
     },
-    "decode_attn": TINY["decode_attn"] | {"seq_lens": [16]},
-    "row_norm": {"shapes": ["1024x128", "5x33"], **BUDGET},
+    "decode_attn": TINY["decode_attn"] | {"seq_lens": [16], **SHORT},
+    "rmsnorm_matmul": TINY["rmsnorm_matmul"] | SHORT,
+    "row_norm": {"shapes": ["1024x128", "5x33"], **SHORT},
 }
 FAKES = CHECKOUT / "tests" / "fakes"
 KNOWN_CARDS = "reference/cards/nvidia-h200.json"
@@ -144,16 +146,23 @@ class Run:
 
 
 class GpuRun(Run):
-    """A checkout on a machine with one card, by stand-ins (tests/fakes), and a stand-in for Nsight Compute; an array
-    takes an eighth of the memory, which is small."""
+    """A checkout on a machine with one small card, by stand-ins (tests/fakes), and a stand-in for Nsight Compute; an
+    array takes an eighth of the memory."""
 
     environment = {  # noqa: RUF012
         "PYTHONPATH": str(FAKES),
         "FAKE_GPUS": "GPU-1111=NVIDIA H200",
-        "FAKE_FREE_BYTES": "2100000000",
+        "FAKE_FREE_BYTES": "300000000",
+        "FAKE_MULTIPROCESSORS": "32",
         "CUDA_VISIBLE_DEVICES": "0,1",
         "NCU": str(FAKES / "bin" / "ncu"),
     }
+
+
+class LargerGpuRun(GpuRun):
+    """With memory for products of the size that is measured without settings."""
+
+    environment = GpuRun.environment | {"FAKE_FREE_BYTES": "600000000"}
 
 
 def changed(config: dict, changes: dict) -> dict:
@@ -210,7 +219,7 @@ def new_checkout(folder: Path, config: str) -> Path:
     folder.mkdir()
     for name in SOURCES:
         if (CHECKOUT / name).is_dir():
-            shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(CHECKOUT / name, folder / name)  # what is compiled too
         else:
             shutil.copy2(CHECKOUT / name, folder / name)
     (folder / "config" / "config.yaml").write_text(config)

@@ -4,7 +4,7 @@ Kernels are looked up in the source that is given and launched with arguments of
 written here in NumPy, without blocks and threads: by the project's own reference where there is one.
 
 The environment makes a card of it: FAKE_RATES, in JSON, what it reaches (see RATES), and then events read a clock that
-only its work moves on; FAKE_MHZ; FAKE_FLIPS=n, a bit of every n-th product by matmul.
+only its work moves on; FAKE_MULTIPROCESSORS; FAKE_MHZ; FAKE_FLIPS=n, a bit of every n-th product by matmul.
 """
 
 import ctypes
@@ -21,6 +21,7 @@ from types import SimpleNamespace
 
 import ml_dtypes
 import numpy
+import threadpoolctl
 
 from cupy import random_numbers
 from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES
@@ -31,6 +32,9 @@ __version__ = "14.2.0"
 
 if "pytest" not in sys.modules:
     time.sleep = lambda seconds: None  # a job's rests: nothing here grows hot
+
+
+threadpoolctl.threadpool_limits(1, "blas")  # of small products; several tests run at once
 
 
 class ndarray(numpy.ndarray):
@@ -125,7 +129,7 @@ FLIPS, MULTIPLIED = int(os.environ.get("FAKE_FLIPS", "0")), itertools.count(1)
 
 # GB/s of read, write, copy, triad and link, TFLOPS of fma and of products by the names of their arrays' types.
 RATES = json.loads(os.environ.get("FAKE_RATES", "{}"))
-SHOWN_THREADS = 1 << 16  # of which results are looked at: a card of known rates computes no more
+SHOWN_THREADS = 1 << 16  # of which results are looked at: no more are computed
 WORKED_S, LOAD_S = [0.0], 6e-7  # by a card whose rates are known; for one load that waits for the one before
 CudaTimer.measure_timer_ratio = lambda self: 1.0  # the clock of its events is its own
 if RATES:  # its steps are as long as that says, not as NumPy takes for them
@@ -293,7 +297,9 @@ def _normal(dtype):
     def kernel(given):
         count = int(given.count)
         drawn = random_numbers.normal(min(count, DISTINCT), int(given.seed), dtype)
-        given.out.reshape(-1)[:count] = numpy.resize(drawn, count).view(given.out.dtype)
+        for first in range(0, count, DISTINCT):
+            part = given.out.reshape(-1)[first : min(first + DISTINCT, count)]
+            part[:] = drawn[: part.size].view(given.out.dtype)
 
     return kernel
 
@@ -301,10 +307,9 @@ def _normal(dtype):
 def _fold(given):
     numbers, steps = (int(given.defines[name]) for name in ("NUMBERS", "STEPS_PER_ROUND"))
     assert given.before.size % (numbers * given.blocks * given.threads) == 0
-    shown = slice(SHOWN_THREADS if RATES else None)
-    start = given.before.reshape(numbers, -1)[:, shown].astype(numpy.float64)
+    before, after = (array.reshape(numbers, -1)[:, :SHOWN_THREADS] for array in (given.before, given.after))
     k, offset = float(given.factors[0]), float(given.factors[-1])
-    given.after.reshape(numbers, -1)[:, shown] = gpu_fma.expected_fold(start, steps * int(given.rounds), k, offset)
+    after[:] = gpu_fma.expected_fold(before.astype(numpy.float64), steps * int(given.rounds), k, offset)
 
 
 def _issue(given):
@@ -624,7 +629,7 @@ def _memcpy_2d(destination, destination_pitch, source, source_pitch, width, heig
 
 
 PROPERTIES = {
-    "MultiProcessorCount": 132,
+    "MultiProcessorCount": int(os.environ.get("FAKE_MULTIPROCESSORS", "132")),
     "L2CacheSize": 1 << 20,
     "MaxSharedMemoryPerBlock": 49152,
     "MaxSharedMemoryPerBlockOptin": 232448,

@@ -1,5 +1,7 @@
 """kernels/random.cu in NumPy: Philox 4x32-10 and Box and Muller's transform, number by number the same."""
 
+from functools import lru_cache
+
 import numpy
 
 from roofline.core.dtypes import array_dtype
@@ -20,6 +22,7 @@ def philox(counters, key: tuple[int, int]) -> list:
     return x
 
 
+@lru_cache(maxsize=2)
 def normal(count: int, seed: int, dtype: str):
     """The first numbers that kernel normal_{dtype} writes for a seed, as the array type of the dtype."""
     each = 2 if dtype == "fp64" else 4

@@ -7,8 +7,11 @@ A test in the same process sets CARDS and REFUSED.
 """
 
 import os
+import sys
 import time
 from types import SimpleNamespace
+
+from roofline.devices.gpu import gpu_identity
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_MEMORY_ERROR_TYPE_CORRECTED = 1, 0
@@ -19,6 +22,9 @@ NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, NVML_PAGE_RETIREMENT_
 nvmlEventTypeXidCriticalError, NVML_ERROR_GPU_IS_LOST = 8, 15
 CARDS: list | None = None
 REFUSED: set[str] = set()  # functions without their prefix, such as DeviceGetPowerUsage
+
+if "pytest" not in sys.modules:  # the L2 of a card that CUDA does not list is that of the stand-in for CuPy
+    gpu_identity.UNLISTED_GPU = gpu_identity.UNLISTED_GPU._replace(l2_bytes=1 << 20)
 
 
 class NVMLError(Exception):

@@ -16,7 +16,7 @@ from split_chain import SplitChain, join_layer, split_dense
 from step_products import GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 from test_kernels import clean
 from test_step import FP8, KINDS, found_of
-from workflow_run import CHECKOUT, GpuRun
+from workflow_run import CHECKOUT, LargerGpuRun
 
 from reference import dequantise, layer_shapes, run_layer
 from roofline.api import array_dtype
@@ -265,8 +265,8 @@ def test_what_two_cards_cannot_halve_is_skipped_by_name(monkeypatch, changes, wo
     assert words in SplitChain.unsupported(open_two(monkeypatch), case)
 
 
-class TwoGpuRun(GpuRun):
-    environment = GpuRun.environment | {"FAKE_GPUS": "GPU-1111=NVIDIA H200,GPU-2222=NVIDIA H200"}
+class TwoGpuRun(LargerGpuRun):
+    environment = LargerGpuRun.environment | {"FAKE_GPUS": "GPU-1111=NVIDIA H200,GPU-2222=NVIDIA H200"}
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_the_command_opens_both_cards(tmp_path):
     assert done.returncode == 0 and "fit: 7.79 GiB" in " ".join(done.stdout.split()), done.stdout + done.stderr
     record = run.read("decoding/results/gpu0/split_step/llama-3-8b_bf16.json")
     assert record["measurements"] == [] and any(path.endswith("split_step.cu") for path in record["sources"])
-    done = GpuRun(tmp_path).python(*command, "--cards=2")
+    done = LargerGpuRun(tmp_path).python(*command, "--cards=2")
     assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 2")
     done = run.python(*command, "--cards=4")
     assert done.returncode == 1 and (done.stdout + done.stderr).startswith("MEASURE=1: CARDS is 4")

@@ -17,7 +17,7 @@ from fake_gpu import real_gpu
 from number_formats import PLAIN_FORMATS
 from operations import step_operations
 from test_kernels import HOPPER, clean, gpu_limits
-from workflow_run import CHECKOUT, GpuRun, sha256
+from workflow_run import CHECKOUT, LargerGpuRun, sha256
 
 import reference
 from reference import layer_shapes
@@ -250,7 +250,7 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype, kv_dtype
 @pytest.mark.slow
 def test_the_command_measures_the_step_where_the_card_is_here(tmp_path):
     """The stand-in has too little memory for this model."""
-    run, command = GpuRun(tmp_path), ("-P", CHECKOUT / "tools/decoding/decoding.py", "llama-3-8b", "--measure")
+    run, command = LargerGpuRun(tmp_path), ("-P", CHECKOUT / "tools/decoding/decoding.py", "llama-3-8b", "--measure")
     done = run.python(*command, "--card", "NVIDIA H200")
     assert done.returncode == 0, done.stdout + done.stderr
     record = run.read("decoding/results/gpu0/decode_step/llama-3-8b_bf16.json")

@@ -21,11 +21,11 @@ sys.exit(health.main(["--heat", "0"]))
 
 @pytest.fixture
 def machine(tmp_path) -> GpuRun:
-    """A folder on a machine with a card; an L2 is taken for the largest there is, and needs this much memory."""
+    """A folder on a machine with a card."""
     (tmp_path / "quick.py").write_text(QUICK)
     run = GpuRun(tmp_path)
     run.environment = run.environment | {"FAKE_RATES": json.dumps(RATES), "FAKE_LINK": "5,16"}
-    run.environment |= {"FAKE_FREE_BYTES": "1300000000"}
+    run.environment |= {"FAKE_MULTIPROCESSORS": "132"}
     return run
 
 
