@@ -8,7 +8,7 @@ from workflow_run import GpuRun, new_gpu_run
 
 SMALL = {
     "devices": "all",
-    "counters": "off",
+    "effort": "quick",
     "peak_flops": {"dtypes": ["fp16"], "sustained_s": 0},
     "bandwidth": {"levels": ["h2d", "p2p", "all_reduce", "dram"]},
     **{operator: {"enabled": False} for operator in ("decode_attn", "rmsnorm_matmul", "row_norm")},

@@ -63,7 +63,7 @@ def test_the_chance_of_any_false_alarm_is_what_the_page_says(sd, lowest, highest
     """5 % of comparisons in which nothing changed; next to none where runs of a card differ by much less than the
     margin. Two families of 20 figures, whose variation is known by 16 degrees of freedom."""
     random = numpy.random.default_rng(0)
-    runs, figures, df, margin = 600, 20, 16, 0.02
+    runs, figures, df, margin = 300, 20, 16, 0.02
     alarms = 0
     for _ in range(runs):
         alarm = False
