@@ -1,8 +1,8 @@
 // y = x W^T of up to 32 rows of x, with what follows it (epilogue.cuh), by Hopper's copy engine and mma.sync.
 //
-// A block computes whole outputs, so that blocks exchange nothing. Outputs come in groups of 16, 8 of half 0 and 8 of
-// half 1: a group is a unit of epilogue.cuh. The eight multiplying warps divide a slice of 64 of k: a warp takes a part
-// of 16 of k, and every other group. Their sums meet in shared memory.
+// A block computes whole outputs, so that blocks exchange no sums of products. Outputs come in groups of 16, 8 of half
+// 0 and 8 of half 1: a group is a unit of epilogue.cuh. The eight multiplying warps divide a slice of 64 of k: a warp
+// takes a part of 16 of k, and every other group. Their sums meet in shared memory.
 //
 // The pipeline of a block: warps 0 to 7 multiply, and one lane each of warps 8 and 9 loads. s is the current stage.
 //
