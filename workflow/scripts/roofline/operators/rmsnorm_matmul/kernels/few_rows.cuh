@@ -20,8 +20,8 @@
 //
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that kernel is done.
 //
-// Where the epilogue scales heads by their squares, the tiles of a cluster are one head. Its blocks send one another the
-// sums of squares of their parts. Two sets of them take turns, since a block may be a tile ahead of another.
+// Where the epilogue scales heads by their squares, the tiles of a cluster are one head. Its blocks send one another
+// the sums of squares of their parts. Two sets of them take turns, since a block may be a tile ahead of another.
 //
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64 of
 // k of a stage, STAGES, BOX rows of W that one copy brings, CLUSTER blocks of a cluster. NORM: this kernel takes the
