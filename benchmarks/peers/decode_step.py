@@ -190,7 +190,7 @@ def ours(device, found: dict, batch: int, context: int) -> timing.Way:
         raise RuntimeError(why)
     chain = Chain.make_prepared(operator, device, case, {}, operator.rotated_inputs(device, case, 1, 1))
     operator.check(chain, None)
-    return timing.Way(chain.step(None), 1)
+    return timing.Way(chain.step(None), 1, chain)
 
 
 def compare(torch, device, found: dict, weights: tuple, batch: int, context: int) -> dict:

@@ -45,7 +45,7 @@ def ours(operator: Operator, device, case: Case, shared: dict, copies: list[dict
             operator.check(cell, scope)
             # Row normalisation has no such scope, and overlaps if the card can.
             with contextlib.nullcontext() if scope else timing.without_overlap(device):
-                found[kind.name] = timing.Way(cell.step(scope), cell.per_call)
+                found[kind.name] = timing.Way(cell.step(scope), cell.per_call, cell)
     return found
 
 

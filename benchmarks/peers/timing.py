@@ -25,10 +25,14 @@ FASTEST = "fastest peer"
 
 
 class Way(NamedTuple):
-    """CUDA graphs that are replayed: a step, which takes its number, and how many applications one replay holds."""
+    """CUDA graphs that are replayed: a step, which takes its number, and how many applications one replay holds.
+
+    A graph does not keep its buffers alive: `kept` is what has them, where the step itself does not.
+    """
 
     step: Callable[[int], object]
     applications: int
+    kept: object = None
 
 
 def parser(description: str) -> argparse.ArgumentParser:

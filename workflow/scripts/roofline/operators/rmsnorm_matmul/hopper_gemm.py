@@ -192,7 +192,7 @@ def _plan_few_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> Hop
     slices = 1 << max(0, int(math.log2(STAGE_BYTES / (columns * SLICE_BYTES))))
     stage_bytes = slices * (columns + rows) * SLICE_BYTES
     norm_bytes = math.ceil(task.slices / slices) * slices * SLICE_BYTES if task.norm else 0  # the norm's weights
-    # What few_rows.cu declares: parts, squares_of, factors, scratch and barriers.
+    # What few_rows.cuh declares: partial_sums, squares_of_group, factors, partial_squares, barriers and those of heads.
     partial_sums = 4 * groups * (rows // 8) * LANES_PER_WARP * 4 * FLOAT_BYTES  # four parts of k, float4
     squares = FLOAT_BYTES * groups * rows
     factors = FLOAT_BYTES * rows
@@ -245,7 +245,7 @@ def _plan_many_rows(task: GemmTask, multiprocessors: int, room_bytes: int) -> Ho
     columns, splits = min(costs, key=lambda division: costs[division])
     part_columns = columns // output_parts(rows)
     stage_bytes = (columns + rows) * SLICE_BYTES
-    # What many_rows.cu declares: squares_of, of the rows of parts that a block finishes, barriers, factors and scratch.
+    # What many_rows.cuh declares: squares_of_unit, of the rows that a block finishes, barriers, factors and scratch.
     finished_rows = rows * output_parts(rows) // splits
     squares = FLOAT_BYTES * finished_rows * (part_columns // OUTPUTS_PER_GROUP if task.leaves_squares else 1)
     barriers = BARRIER_BYTES * (2 * MOST_STAGES + 2)  # with padding

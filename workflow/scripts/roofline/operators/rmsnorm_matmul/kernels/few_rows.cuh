@@ -1,8 +1,8 @@
 // y = x W^T of up to 32 rows of x, with what follows it (epilogue.cuh), by Hopper's copy engine and mma.sync.
 //
-// A block computes whole outputs, so that blocks exchange nothing. Outputs come in groups of 16, 8 of half 0 and 8 of
-// half 1: a group is a unit of epilogue.cuh. The eight multiplying warps divide a slice of 64 of k: a warp takes a part
-// of 16 of k, and every other group. Their sums meet in shared memory.
+// A block computes whole outputs, so that blocks exchange no sums of products. Outputs come in groups of 16, 8 of half
+// 0 and 8 of half 1: a group is a unit of epilogue.cuh. The eight multiplying warps divide a slice of 64 of k: a warp
+// takes a part of 16 of k, and every other group. Their sums meet in shared memory.
 //
 // The pipeline of a block: warps 0 to 7 multiply, and one lane each of warps 8 and 9 loads. s is the current stage.
 //
@@ -20,8 +20,8 @@
 //
 // A launch may begin while the kernel before it ends: it fetches its first stages of W, and x when that kernel is done.
 //
-// Where the epilogue scales heads by their squares, the tiles of a cluster are one head. Its blocks send one another the
-// sums of squares of their parts. Two sets of them take turns, since a block may be a tile ahead of another.
+// Where the epilogue scales heads by their squares, the tiles of a cluster are one head. Its blocks send one another
+// the sums of squares of their parts. Two sets of them take turns, since a block may be a tile ahead of another.
 //
 // Compiled for one dtype, division of the work and epilogue: BF16 or fp16, ROWS of x, GROUPS of a tile, SLICES of 64 of
 // k of a stage, STAGES, BOX rows of W that one copy brings, CLUSTER blocks of a cluster. NORM: this kernel takes the
