@@ -251,13 +251,13 @@ extern "C" __global__ void CLUSTER_DIMENSIONS __launch_bounds__(THREADS, 1)
     __shared__ float4 partial_sums[K_PARTS][ITEMS];
     __shared__ alignas(16) float head_squares[2][CLUSTER][ROWS];  // this and the next two: with SCALES_ITEMS
     __shared__ float head_factors[ROWS];
-    __shared__ alignas(8) u64 head_squares_barrier;
+    __shared__ alignas(8) u64 head_squares_barriers[2];
     const u32 stages = (shared_address(dynamic_shared) + 1023) / 1024 * 1024;
     // Barriers of 8 bytes: of each stage, filled by the copy engine and freed by the multiplying warps; of the weights.
     const u32 filled_barriers = shared_address(barriers);
     const u32 freed_barriers = filled_barriers + 8 * STAGES;
     const u32 norm_barrier = freed_barriers + 8 * STAGES;
-    const u32 head_barrier = SCALES_ITEMS ? shared_address(&head_squares_barrier) : 0;
+    const u32 head_barriers = SCALES_ITEMS ? shared_address(head_squares_barriers) : 0;  // of either set
     const int tiles = (shape.outputs + 16 * GROUPS - 1) / (16 * GROUPS);
     const int steps = (shape.inputs + SLICES * DEPTH - 1) / (SLICES * DEPTH);
     // The norm's weights of all inputs, which the copy engine brings, then zeros to the end of the last stage.
@@ -271,9 +271,10 @@ extern "C" __global__ void CLUSTER_DIMENSIONS __launch_bounds__(THREADS, 1)
             init_barrier(freed_barriers + 8 * i, MULTIPLYING_THREADS / 32);
         }
         init_barrier(norm_barrier, 1);
-        if (SCALES_ITEMS) init_barrier(head_barrier, 1);
+        for (int set = 0; SCALES_ITEMS && set < 2; ++set) init_barrier(head_barriers + 8 * set, 1);
         publish_barriers();
-        if (SCALES_ITEMS) arrive_expecting_bytes(head_barrier, HEAD_SQUARES_BYTES);
+        for (int set = 0; SCALES_ITEMS && set < 2; ++set)
+            arrive_expecting_bytes(head_barriers + 8 * set, HEAD_SQUARES_BYTES);
     }
     __syncthreads();
     if (SCALES_ITEMS) cluster_arrive_relaxed();
@@ -304,7 +305,7 @@ extern "C" __global__ void CLUSTER_DIMENSIONS __launch_bounds__(THREADS, 1)
         squares[0][0] += __ldcg(squares_before(tensors) + i * ROWS + thread % ROWS);
     if (NORM) wait_for_phase(norm_barrier, 0);
     if (SCALES_ITEMS) cluster_wait();  // the barriers of the other blocks are ready
-    int head_parity = 0;
+    int head_set = 0, head_parity = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         Preloaded<1> preloaded[ITEMS_PER_THREAD][2];
         preload_items(preloaded, thread, tile, shape, tensors);
@@ -335,15 +336,16 @@ extern "C" __global__ void CLUSTER_DIMENSIONS __launch_bounds__(THREADS, 1)
         if (SCALES_ITEMS) {
             square_items(squares_of_group, partial_sums, factors, thread, tile, shape, tensors);
             sync_named_barrier(MULTIPLYING_THREADS, 1);
-            send_head_squares(squares_of_group, head_squares[head_parity], head_barrier, thread);
+            const u32 head_barrier = head_barriers + 8 * head_set;
+            send_head_squares(squares_of_group, head_squares[head_set], head_barrier, thread);
             wait_for_phase(head_barrier, head_parity);
-            if (thread == 0) arrive_expecting_bytes(head_barrier, HEAD_SQUARES_BYTES);  // of the next tile
+            if (thread == 0) arrive_expecting_bytes(head_barrier, HEAD_SQUARES_BYTES);  // of the next but one tile
             if (thread < ROWS) {
                 float sum = 0;
-                for (int block = 0; block < CLUSTER; ++block) sum += head_squares[head_parity][block][thread];
+                for (int block = 0; block < CLUSTER; ++block) sum += head_squares[head_set][block][thread];
                 head_factors[thread] = item_factor(sum, shape);
             }
-            head_parity ^= 1;
+            to_next_stage<2>(head_set, head_parity);
             sync_named_barrier(MULTIPLYING_THREADS, 1);
         }
 #pragma unroll
