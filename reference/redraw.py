@@ -32,17 +32,15 @@ def redraw(archive: Path) -> list[str]:
         pages = [name for name in names if name != "roofline.json"]
         for name in pages:
             shutil.copy(Path(folder) / name, archive.parent / name)
-            if name == "ROOFLINE.md":
-                unlink_missing_pages(archive.parent / name)
+        for page in archive.parent.glob("ROOFLINE.md"):
+            page.write_text(name_missing_pages(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8")
         shutil.copy(Path(folder) / "roofline.schema.json", REFERENCE.parent / "docs")
     return pages
 
 
-def unlink_missing_pages(page: Path) -> None:
-    """Replace links to files that are not committed next to the page by their names."""
-    text = page.read_text(encoding="utf-8")
-    kept = LINK.sub(lambda link: link[0] if (page.parent / link[1]).exists() else f"`{link[1]}`", text)
-    page.write_text(kept, encoding="utf-8")
+def name_missing_pages(text: str, folder: Path) -> str:
+    """Return a page with the names of files that are not committed in its folder in place of links to them."""
+    return LINK.sub(lambda link: link[0] if (folder / link[1]).exists() else f"`{link[1]}`", text)
 
 
 if __name__ == "__main__":
