@@ -17,7 +17,7 @@ from roofline.report import words
 from roofline.run.archive import unpacked
 from roofline.table.standing import rank_among_cards, select_comparable_runs
 
-PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("tools/*/README.md")])
+PAGES = sorted(page for folder in ("", "docs/", "tools/*/", "reference/**/") for page in CHECKOUT.glob(f"{folder}*.md"))
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 
 

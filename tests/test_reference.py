@@ -1,6 +1,7 @@
 """The committed results of real cards: whole, sealed, and all that is derived follows from the records exactly."""
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -136,8 +137,10 @@ def test_everything_derived_follows_from_the_records(derived):
     checks = {check["check"] for check in archived["checks"]}
     table["checks"] = [row for row in table["checks"] if row["check"] in checks]  # others came later
     assert without_later_fields(table, archived) == archived
+    name_missing_pages = runpy.run_path(str(CHECKOUT / "reference/redraw.py"))["name_missing_pages"]
     for name in (name for name in derived if name.endswith((".md", ".html"))):
-        assert (NEWEST / name).read_text(encoding="utf-8") == derived[name], name
+        text = name_missing_pages(derived[name], NEWEST) if name == "ROOFLINE.md" else derived[name]
+        assert (NEWEST / name).read_text(encoding="utf-8") == text, name
 
 
 def test_every_check_that_applies_to_the_gpu_passes(derived):
