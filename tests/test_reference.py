@@ -24,7 +24,7 @@ from roofline.table.known_cards import find_known_cards
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
 
-AMENDED = (NEWEST, NEWEST / "thorough", NEWEST.parent / "nvidia-h100-80gb-hbm3")
+AMENDED = (NEWEST / "thorough", NEWEST.parent / "nvidia-h100-80gb-hbm3")
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
@@ -60,7 +60,7 @@ def derived(newest, manifest) -> dict:
     return {TABLE: table, **texts}
 
 
-@pytest.mark.parametrize("card", [*AMENDED, NEWEST / "two-cards"])
+@pytest.mark.parametrize("card", [*AMENDED, NEWEST, NEWEST / "two-cards"])
 def test_what_is_packed_agrees_with_its_manifest_and_with_what_is_shown(card):
     with opened(card) as (root, _, problems):
         assert problems == []
@@ -111,7 +111,10 @@ def test_every_cell_has_its_samples_or_spent_its_budget(results):
 
 def test_short_cells_and_copies_of_the_gpu_have_as_many_samples_as_promised(results):
     of_gpu = [
-        cell for _, record in results.of_kind(OperatorRecord) if record.device != "cpu" for cell in record.measurements
+        cell
+        for path, record in results.of_kind(OperatorRecord)
+        if record.device != "cpu" and not path.endswith("/drawn.json")  # measured briefly
+        for cell in record.measurements
     ]
     short = [cell for cell in of_gpu if cell.operator == "row_norm" or cell.shape.get("batch") == 1]
     short = [cell for cell in short if cell.operator != "rmsnorm_matmul"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -185,8 +186,8 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
 
 
 def _what_if(results: Results) -> Iterator[AskedCell]:
-    """The cells that a reader may ask about, in the order in which they were predicted."""
-    for _, predictions in results.predictions:
+    """The cells that a reader may ask about, by device, in the order in which they were predicted."""
+    for _, predictions in sorted(results.predictions, key=itemgetter(0)):
         for cell in predictions.what_if:
             if cell.entry and cell.sealed:
                 counts = copy_fields(cell.entry, "flops", "bytes") | copy_fields(cell.sealed, "cpu_time_s", "regime")
