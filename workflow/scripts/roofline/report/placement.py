@@ -53,8 +53,8 @@ def _place_in_order(
     boxes: list[Box | None] = [None] * len(dots)
     for place in order:
         dot = dots[place]
-        distant = np.array([far for far in dots if dist(far, dot) > LEADER_CLEARANCE]).reshape(-1, 2)
-        obstacles = np.concatenate([texts, distant])
+        points = np.concatenate([texts, np.array(dots)])
+        obstacles = points[np.hypot(*(points - dot).T) > LEADER_CLEARANCE]  # no leader avoids those at its dot
         placed = [box for box in boxes if box]
         for box in _candidates(dot, sizes[place]):
             if _is_free(box, dot, obstacles, placed, occupied, frame):
