@@ -26,7 +26,6 @@ EMBED_THREADS = 512  # a block embeds one row
 NUMBERS_PER_SQUARE_SUM = 128  # of a row, in embed.cu
 LEAST_NUMBERS_PER_SQUARE_SUM = 8  # of a row, in any product that adds to the stream
 STORE_OUTPUTS = 8  # outputs that a kernel stores together
-PRODUCTS_PER_LAYER = 4
 # Groups of a tile of a product with long inputs and the fewest rows: an H200 made a step of Llama-3-8B in 1.3 and 1.1 %
 # less time by these than by the largest even tiles.
 SMALL_TILES = {QKV: 2, GATED: 2}
@@ -37,7 +36,7 @@ HEAD_SOURCE = "measured: the head of Llama-3.2-1B, its largest product, on an H2
 GPU_CONSTANTS = {
     **host_constants("graph_launch_s"),
     "kernel_start_s": Constant(2.57e-6, FITTED_SOURCE, "the start of a kernel while the one before it ends"),
-    "row_s": Constant(3.87e-8, FITTED_SOURCE, "each row of x of a product of many rows: exchanged sums, and results"),
+    "x_number_s": Constant(1.09e-11, FITTED_SOURCE, "each number of x of a product of many rows"),
     "stream_share": Constant(0.94, HEAD_SOURCE, "of the memory ceiling at which weights, keys and values are read"),
 }
 Launch = Callable[[], None]
@@ -47,7 +46,7 @@ class Chain(CudaImplementation):
     """A decode step of a dense model as one CUDA graph, on a CUDA device of compute capability 9.0."""
 
     name, fused, graph = "chain", True, True
-    kernels_per_layer = PRODUCTS_PER_LAYER + 1  # and attention
+    kernels_per_layer = 5  # four products and attention
     sources = (*sorted(KERNELS.iterdir()), DESCRIPTIONS_FILE)
     improvements = ("larger batches share the weights", "narrower weights")
 
@@ -194,7 +193,8 @@ class Chain(CudaImplementation):
 def step_costs(model: DenseModel, rows: int) -> CostTerms:
     """Return the costs of a step whose products have `rows` rows of x, padded as the kernels have them."""
     kernels = float(Chain.kernels_per_layer * model.layers + SINGLE_KERNELS)
-    product_rows = float((PRODUCTS_PER_LAYER * model.layers + 1) * rows)
-    extra = {"row_s": product_rows} if rows > products.FEW_ROWS else {}
+    inputs_per_layer = 2 * model.hidden + model.heads * model.head_size + model.inner  # of four products
+    x_numbers = float(rows * (model.layers * inputs_per_layer + model.hidden))
+    extra = {"x_number_s": x_numbers} if rows > products.FEW_ROWS else {}
     calls, start = {"graph_launch_s": 1.0}, {"kernel_start_s": kernels}
     return CostTerms(calls=calls, start=start, extra=extra, share="stream_share")

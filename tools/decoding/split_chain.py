@@ -255,8 +255,8 @@ def join_layer(layers: list[Mapping[str, numpy.ndarray]], model: DenseModel) -> 
 
 
 def split_costs(model: DenseModel, rows: int) -> CostTerms:
-    """Return the costs of a step on two cards: those of the chain, and of its exchanges."""
-    costs = step_costs(model, rows)
+    """Return the costs of a step of a model on two cards: those of its half, and of the exchanges."""
+    costs = step_costs(split_dense(model), rows)
     exchanges = float(EXCHANGES_PER_LAYER * model.layers + SINGLE_EXCHANGES)
     calls = {name: SPLIT_CARDS * count for name, count in costs.calls.items()}
     return costs.model_copy(update={"calls": calls, "start": {**(costs.start or {}), "exchange_s": exchanges}})
