@@ -54,10 +54,10 @@ setup-any:
 setup-development:
 	@envs/install.sh development
 
-# One process more than cores, since some tests wait; measurements within them take turns. GPU tests run one by one,
-# because they share the card.
+# One process more than cores, at most 8, since some tests wait; measurements within them take turns. GPU tests run one
+# by one, because they share the card.
 test: setup-development ## run the tests (ARGS="-m gpu": those that need a GPU)
-	@$(python) -m pytest $(if $(findstring -m gpu,$(ARGS)),,--numprocesses=$(shell expr $$(nproc) + 1) --maxprocesses=8 --dist=worksteal) $(ARGS)
+	@$(python) -m pytest $(if $(findstring -m gpu,$(ARGS)),,--numprocesses=$(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8))) --dist=worksteal) $(ARGS)
 
 lint: setup-development ## check style and mistakes, Snakefile included
 	@.venv/bin/ruff check
