@@ -669,7 +669,7 @@ def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, cap
     assert (placed / "placement.png").read_bytes().startswith(b"\x89PNG")
     (section,) = json.loads((placed / "placement.json").read_text())["sections"]
     assert section["step"]["steps"] == 4 and section["step"]["gaps"]
-    assert {kernel["name"] for kernel in section["kernels"]} == {"relu"}, "idle time is no kernel"
+    assert {kernel["name"] for kernel in section["kernels"]} == {"relu"}, "idle time is not listed as a kernel"
     documented = documented_fields(Path(place.__file__).with_name("README.md"), "placement.json")
     assert documented[""] <= section.keys() | {"total_s", "launches", "failed", "uncounted"}
     assert documented["kernels"] <= section["kernels"][0].keys()

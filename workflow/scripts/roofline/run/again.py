@@ -32,8 +32,8 @@ def copy_aside(results: Path, records: Collection[str], stale: Collection[str]) 
     """
     calibrations = {path for path in records if path.endswith(CALIBRATION)}
     folders = {Path(record).parent for record in records if record not in calibrations}
-    beside = [path for folder in folders for path in folder.glob("*.json")]
-    for path in [*beside, *map(Path, calibrations)]:
+    folder_records = [path for folder in folders for path in folder.glob("*.json")]
+    for path in [*folder_records, *map(Path, calibrations)]:
         record = None if str(path) in stale else read_record(path)
         if not isinstance(record, MeasuredRecord):  # stale, or the seal of an operator
             continue

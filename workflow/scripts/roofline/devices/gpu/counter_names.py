@@ -59,7 +59,7 @@ def metric_by_field(capability: tuple[int, int]) -> dict[str, str]:
 
 
 def pipe_metrics(pipe: str) -> dict[str, int]:
-    """Return the metrics of a pipe of CUDA cores, and the FLOPs that a count of one stands for."""
+    """Return the FLOPs per counted instruction of each metric of a CUDA-core pipe, by the metric's name."""
     letter, numbers = PIPES[pipe], DTYPES[pipe].numbers_per_instruction
     return {
         f"smsp__sass_thread_inst_executed_op_{letter}{operation}_pred_on.sum": flops * numbers
