@@ -100,9 +100,9 @@ def judge_answers(table: Roofline, paragraphs: Sequence[str]) -> Roofline:
 def to_csv(rows: Sequence[TableRow]) -> str:
     """Return a header and a line for each row, the columns that name it first.
 
-    Each nested field gets a column, such as `sealed.cpu_time_s`, and an interval gets two, `.low` and `.high`. Strings of
-    a list are joined by "; "; an empty list and a missing one look alike. Other lists, such as the curve of a load, are
-    left out. Without rows there are no columns.
+    Each nested field gets a column, such as `sealed.cpu_time_s`, and an interval gets two, `.low` and `.high`. The
+    strings of a list are joined by "; "; an empty list and a missing one look alike. Other lists, such as the curve of
+    a load, are left out. Without rows there are no columns.
     """
     lines = [dict(_columns(row)) for row in rows]
     text = io.StringIO()
