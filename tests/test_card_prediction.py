@@ -10,6 +10,7 @@ from roofline.core.terms import UserError
 from roofline.devices.gpu.datasheet_gpu import DatasheetGpu
 from roofline.devices.gpu.gpu_device import PROPERTIES
 from roofline.operators.registry import builtin_operators
+from roofline.run.archive import unpacked
 
 SHAPES = {
     "decode_attention": {"batch": 64, "seq_len": 1024, "heads": 32, "kv_heads": 8, "head_size": 128},
@@ -37,7 +38,8 @@ def test_every_implementation_is_predicted(operator, implementation):
 
 @pytest.mark.parametrize("archive", ["nvidia-h200", "nvidia-h100-80gb-hbm3"])
 def test_a_card_by_its_name_is_what_its_driver_reports(archive):
-    table = json.loads((CHECKOUT / "reference" / archive / "roofline.json").read_text(encoding="utf-8"))
+    with unpacked(CHECKOUT / "reference" / archive) as root:
+        table = json.loads((root / "results/roofline.json").read_text(encoding="utf-8"))
     (record,) = [device for device in table["devices"].values() if device["device_kind"] == "gpu"]
     device = DatasheetGpu(record["name"])
     reported = {name: record["hardware"][key] for key, name in PROPERTIES.items() if name in device.properties}

@@ -24,7 +24,7 @@ from roofline.table.known_cards import find_known_cards
 from roofline.table.run_records import Results, read_results
 from roofline.table.seals import find_violations
 
-AMENDED = (NEWEST / "thorough", NEWEST.parent / "nvidia-h100-80gb-hbm3")
+AMENDED = NEWEST.parent / "nvidia-h100-80gb-hbm3"
 RECORDS = ("gpu*/**/*.json", "cpu/**/*.json")
 
 
@@ -60,7 +60,7 @@ def derived(newest, manifest) -> dict:
     return {TABLE: table, **texts}
 
 
-@pytest.mark.parametrize("card", [*AMENDED, NEWEST, NEWEST / "two-cards"])
+@pytest.mark.parametrize("card", [AMENDED, NEWEST, NEWEST / "thorough", NEWEST / "two-cards"])
 def test_what_is_packed_agrees_with_its_manifest_and_with_what_is_shown(card):
     with opened(card) as (root, _, problems):
         assert problems == []
@@ -69,10 +69,9 @@ def test_what_is_packed_agrees_with_its_manifest_and_with_what_is_shown(card):
         )
 
 
-@pytest.mark.parametrize("card", AMENDED)
-def test_a_file_that_was_replaced_after_its_run_is_listed_with_what_it_was(card):
+def test_a_file_that_was_replaced_after_its_run_is_listed_with_what_it_was():
     """Each entry begins where the one before it of the same file ended; the last one has the present hash."""
-    with opened(card) as (_, manifest, _):
+    with opened(AMENDED) as (_, manifest, _):
         sha256 = {output.path: output.sha256 for output in manifest.outputs}
         amended: dict[str, str] = {}
         for entry in manifest.amended:

@@ -14,6 +14,7 @@ from roofline.records.seal_records import PredictionRecord
 from roofline.report.charts import build_roofline_chart
 from roofline.report.pages import build_pages
 from roofline.report.report_model import Source, build_report
+from roofline.run.archive import unpacked
 from roofline.table.rows import Roofline
 
 MOST_BYTES = 3_000_000
@@ -47,6 +48,11 @@ def test_the_written_report_has_a_bounded_length_and_seven_parts(shown):
     assert not re.search(r"\{\{|None|nan\b", text)
 
 
+def archived_table(name: str) -> Roofline:
+    with unpacked(CHECKOUT / "reference" / name) as root:
+        return read(Roofline, root / "results/roofline.json")
+
+
 CARD_ROWS = ("ceilings", "operators", "sweeps", "energy_fits", "instructions", "counters", "checks")
 
 
@@ -54,8 +60,7 @@ CARD_ROWS = ("ceilings", "operators", "sweeps", "energy_fits", "instructions", "
     ("other", "named"), [("nvidia-h200", "NVIDIA H200"), ("nvidia-h100-80gb-hbm3", "of the same model")]
 )
 def test_two_cards_have_no_longer_a_report(other, named):
-    tables = [read(Roofline, CHECKOUT / f"reference/{name}/roofline.json") for name in ("nvidia-h100-80gb-hbm3", other)]
-    first, second = tables
+    first, second = (archived_table(name) for name in ("nvidia-h100-80gb-hbm3", other))
     moved = {name: [row for row in getattr(second, name) if row.device == "gpu0"] for name in CARD_ROWS}
     both = {
         name: [*getattr(first, name), *(row.model_copy(update={"device": "gpu1"}) for row in rows)]
