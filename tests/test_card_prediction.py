@@ -51,6 +51,14 @@ def test_parts_of_k_that_fill_a_card_are_rounded_to_no_more():
     assert predict_cell("gemm", "cuBLASLt", shape, "bf16", "NVIDIA A100-SXM4-80GB").gpu_time_s > 0
 
 
+def test_a_dtype_with_block_scales_is_promised_the_rate_of_its_numbers():
+    product = "gemm", "cuBLASLt", dict.fromkeys("mnk", 4096)
+    plain, scaled = (predict_cell(*product, dtype, "NVIDIA H200") for dtype in ("fp8_e4m3", "fp8_block"))
+    assert scaled.regime == "compute" and scaled.gpu_time_s == pytest.approx(plain.gpu_time_s, rel=1e-3)
+    with pytest.raises(UserError):
+        predict_cell(*product, "fp8_block", "NVIDIA L40S")
+
+
 def test_weights_that_stay_in_the_cache_are_not_read_from_memory():
     cell = "gemm", "cuBLASLt_graph", {"m": 8, "n": 2048, "k": 2048}, "bf16", "NVIDIA H200"
     cold, warm, rotated = (predict_cell(*cell, copies=copies).gpu_time_s for copies in (None, 1, 40))

@@ -81,11 +81,18 @@ def datasheet_figures(datasheets: dict, identity: Identity, hardware: dict) -> d
 def promise_gpu_ceilings(figures: DatasheetFigures) -> list[PromisedCeiling]:
     """Return the ceilings that a GPU's figures promise: by their names the peaks, its memory's bandwidth and NVLink's.
 
-    Without a bandwidth no memory ceiling is promised.
+    A dtype with block scales, of which no datasheet prints a rate, is promised the rate of its numbers without scales,
+    which the same tensor cores multiply. Without a bandwidth no memory ceiling is promised.
     """
+    peaks = dict(figures.peaks)
+    for name, reason in figures.absent.items():
+        unscaled = figures.peaks.get(DTYPES[name].stored_as)
+        if reason == _not_printed_reason(name) and unscaled:
+            source = f"{DTYPES[name].stored_as} without scales: {unscaled.source}"
+            peaks[name] = unscaled.model_copy(update={"source": source, "derived": True})
     compute = [
         PromisedCeiling(kind="compute", name=name, tflops=peak.tflops, **peak.model_dump(include=SOURCE_FIELDS))
-        for name, peak in figures.peaks.items()
+        for name, peak in peaks.items()
     ]
     if not figures.bandwidth:
         return compute  # neither the table nor the driver reports one
@@ -277,7 +284,7 @@ def _collect_peaks(datasheets: dict, basis: _PeakBasis) -> tuple[dict[str, dict]
 def _missing_peak_reason(ceiling: str, rate: _Rate | None, basis: _PeakBasis) -> str | None:
     """Return why there is no peak for a ceiling that this compute capability may have; None if there is one."""
     if not DTYPES[operand_dtype(ceiling)].rated:
-        return f"no datasheet prints a rate of {ceiling}"
+        return _not_printed_reason(ceiling)
     if rate is None:
         return f"no rate is known for compute capability {basis.compute_capability}"
     if rate.operations_per_clock == 0:
@@ -285,6 +292,10 @@ def _missing_peak_reason(ceiling: str, rate: _Rate | None, basis: _PeakBasis) ->
     if basis.boost_clock_mhz is None:
         return "the card is not in the table, and the device does not report its clock"
     return None
+
+
+def _not_printed_reason(ceiling: str) -> str:
+    return f"no datasheet prints a rate of {ceiling}"
 
 
 def _peak_figure(rate: _Rate, basis: _PeakBasis) -> dict:

@@ -49,7 +49,8 @@ def plan_cell(
     offered = {offer.name: offer for offer in operator.implementations_on("gpu")}
     implementation_class = _choose("implementation", implementation, offered)
     ceiling = device.compute_ceiling_name(case.dtype, operator.unit)
-    absent = None if ceiling in device.figures.peaks else device.figures.absent.get(ceiling, f"no peak of {ceiling}")
+    promised, _ = device.seal.rates(ceiling, [])
+    absent = None if promised else device.figures.absent.get(ceiling, f"no peak of {ceiling}")
     if reason := absent or implementation_class.unsupported(device, case) or operator.unsupported(device, case):  # type: ignore[arg-type]  # planning runs nothing
         raise UserError(f"{device.identity.name}: {reason}")
     rotated_bytes = operator.rotated_bytes(case, operator.first_scope)
