@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from workflow_run import CHECKOUT, NEWEST
@@ -133,12 +134,24 @@ def without_later_fields(derived, archived):
     return derived
 
 
+# Of later rules than the archive's: the cause of an error, and a share of the model's next to one of the user's.
+EXPLAINED_ANEW = ("cause", "cause_s", "cause_reason", "fraction_of_compute_peak_error")
+
+
+def without_explanations(derived: Any) -> Any:
+    """Return what is derived without explanations: pages have today's, the archived table those of its day."""
+    if isinstance(derived, dict):
+        return {name: without_explanations(value) for name, value in derived.items() if name not in EXPLAINED_ANEW}
+    return [without_explanations(one) for one in derived] if isinstance(derived, list) else derived
+
+
 def test_everything_derived_follows_from_the_records(derived):
     archived = json.loads((NEWEST / "roofline.json").read_text(encoding="utf-8"))
     table = derived["roofline.json"].model_dump(mode="json")
     checks = {check["check"] for check in archived["checks"]}
     table["checks"] = [row for row in table["checks"] if row["check"] in checks]  # others came later
-    assert without_later_fields(table, archived) == archived
+    archived = without_explanations(archived)
+    assert without_later_fields(without_explanations(table), archived) == archived
     name_missing_pages = runpy.run_path(str(CHECKOUT / "reference/redraw.py"))["name_missing_pages"]
     for name in (name for name in derived if name.endswith((".md", ".html"))):
         text = name_missing_pages(derived[name], NEWEST) if name == "ROOFLINE.md" else derived[name]

@@ -76,7 +76,7 @@ REASONS = {
     "the host in another way": (big(640, 229), ["launch"]),
     "start": (on_gpu(20, 20, start_us=19, calls_us=8), ["start", "19 us", "3.5 us"]),
     "a ceiling below the datasheet's, by its clock": (on_gpu(1260, 1254, **COMPUTE), ["ceiling", "800", "990", "82 %"]),
-    "a share of the stream": (big(304, 304), ["share", "71 % of hbm_read", "95 %"]),
+    "a share of the stream": (big(304, 304), ["share", "69 % of the 4800 GB/s promised", "95 %"]),
     "a share of the compute peak": (on_gpu(2504, 2504, **COMPUTE), ["share", "50 % of fp16", "100 %"]),
     "more than the whole stream": (big(180, 180), ["share"]),
     "work that no ceiling sets": (cell("cpu", 4e-3, **CORES), ["share"]),

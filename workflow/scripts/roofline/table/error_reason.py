@@ -50,10 +50,11 @@ def _explain_ceiling(
     """Return the rate of the ceiling that moved the prediction, with the clock if that is why."""
     tflops, gb_per_s = replay.promised
     sealed_s = replay.predict_s(replay.with_start, tflops, gb_per_s)
-    if compute and tflops:
+    if compute:
         by_compute_s = replay.predict_s(replay.with_start, compute.tflops, gb_per_s) - sealed_s
         if by_compute_s / cause_s >= MOST:
-            rates = f"{flops_rate_text(compute.tflops)}, {flops_rate_text(tflops)} promised"
+            promised = flops_rate_text(tflops) if tflops else "none"
+            rates = f"{flops_rate_text(compute.tflops)}, {promised} promised"
             return f"{compute.name} gives {rates}{_describe_clock(compute)}"
     if memory and gb_per_s:
         return f"{memory.name} gives {number(memory.gb_per_s)} GB/s, {number(gb_per_s)} promised"
@@ -72,32 +73,41 @@ def _describe_clock(ceiling: ComputeCeiling) -> str:
 
 
 def _explain_share(replay: Replay, compute: ComputeCeiling | None, memory: MemoryCeiling | None) -> str | None:
-    """Return the share of its ceiling that the work attained; None if something else than a ceiling limits the work."""
+    """Return the share of a rate that the work attained; None if something else than a ceiling limits the work.
+
+    The rate is the measured ceiling, or the promised one if the prediction assumed a share of it.
+    """
     costs, measured = replay.with_start, replay.measured
+    rates = compute.tflops if compute else None, memory.gb_per_s if memory else None
+    tflops, gb_per_s = replay.compared_rates(*rates)
     idle_s = costs.overhead_s if costs.start_s is None else costs.start_s
     work_s = replay.busy_s - costs.extra_s - (idle_s or 0.0)
-    compute_s = measured.flops / (compute.tflops * 1e12) if compute else 0.0
-    memory_s = measured.bytes / (memory.gb_per_s * 1e9) if memory else 0.0
+    compute_s = measured.flops / (tflops * 1e12) if compute and tflops else 0.0
+    memory_s = measured.bytes / (gb_per_s * 1e9) if memory and gb_per_s else 0.0
     by_compute_s, by_stream_s = compute_s / costs.compute_share, memory_s / costs.share
     others_s = max(costs.extra_s, costs.floor_s, costs.waits_s, *costs.levels_s.values())
     if others_s >= min(work_s, max(by_compute_s, by_stream_s)):
         return None
-    if compute and by_compute_s > math.hypot(by_stream_s, costs.waits_s):
-        clocks = _compare_clocks(measured.cpu_time.sm_clock_mhz, compute.sm_clock_mhz)
-        return _compare_shares(compute.name, compute_s / work_s, costs.compute_share, clocks)
-    stream_s = math.sqrt(work_s**2 - costs.waits_s**2)
-    return _compare_shares(memory.name, memory_s / stream_s, costs.share) if memory else None
+    if compute and tflops and by_compute_s > math.hypot(by_stream_s, costs.waits_s):
+        promised = tflops != compute.tflops
+        rate = f"the {flops_rate_text(tflops)} promised" if promised else compute.name
+        clocks = _compare_clocks(measured.cpu_time.sm_clock_mhz, None if promised else compute.sm_clock_mhz)
+        return _compare_shares(rate, compute_s / work_s, costs.compute_share, clocks)
+    if not memory or not gb_per_s:
+        return None
+    rate = memory.name if gb_per_s == memory.gb_per_s else f"the {number(gb_per_s)} GB/s promised"
+    return _compare_shares(rate, memory_s / math.sqrt(work_s**2 - costs.waits_s**2), costs.share)
 
 
-def _compare_shares(ceiling: str, attained: float, assumed: float, clocks: str = "") -> str | None:
-    return f"{percent(attained)} of {ceiling}, {percent(assumed)} assumed{clocks}" if attained <= 1 else None
+def _compare_shares(rate: str, attained: float, assumed: float, clocks: str = "") -> str | None:
+    return f"{percent(attained)} of {rate}, {percent(assumed)} assumed{clocks}" if attained <= 1 else None
 
 
 def _compare_clocks(own_mhz: float | None, ceiling_mhz: float | None) -> str:
-    """The clocks of a cell and of its ceiling, if they differ; else empty."""
-    if not own_mhz or not ceiling_mhz or abs(own_mhz / ceiling_mhz - 1) < CLOCKS_DIFFER:
+    """The clock of a cell, and that of its ceiling if one was measured; empty if they are alike, or not known."""
+    if not own_mhz or (ceiling_mhz and abs(own_mhz / ceiling_mhz - 1) < CLOCKS_DIFFER):
         return ""
-    return f", at {number(own_mhz)} MHz, the ceiling at {number(ceiling_mhz)}"
+    return f", at {number(own_mhz)} MHz{f', the ceiling at {number(ceiling_mhz)}' if ceiling_mhz else ''}"
 
 
 def _explain_cores(replay: Replay, cause_s: float) -> str | None:

@@ -41,8 +41,14 @@ def _find_reason(own: SealedOwnPrediction, cell: CellRow, starts: Mapping[str, d
 
 
 def _find_errors(own: OwnPrediction, prediction: OwnPrediction | CellPrediction, cell: CellRow) -> PredictionErrors:
-    """Return the errors of a prediction, the user's or the model's, in what the user predicts of the cell."""
-    share_error = prediction_error(prediction.fraction_of_compute_peak, cell.fraction_of_compute_peak)
+    """Return the errors of a prediction, the user's or the model's, in what the user predicts of the cell.
+
+    A share is one of the measured ceiling. The model's own is of the promised peak: its FLOP rate is compared instead.
+    """
+    if prediction is cell.sealed:
+        share_error = prediction_error(cell.sealed_tflops, cell.attained_tflops)
+    else:
+        share_error = prediction_error(prediction.fraction_of_compute_peak, cell.fraction_of_compute_peak)
     return PredictionErrors(
         regime_right=prediction.regime == cell.regime if own.regime and cell.regime else None,
         cpu_time_error=prediction_error(prediction.cpu_time_s, cell.cpu_time_s) if own.cpu_time_s else None,

@@ -3,6 +3,9 @@
 The sealed prediction is made again, each time with one more assumption replaced by a measurement of this run: the cost
 of calls, the GPU's time to start, the two ceilings, the share of the roof that the GPU attained. The seconds by which a
 replacement moves the prediction are the part of that cause. The rest is launch overhead.
+
+A share that the prediction assumed is one of the promised rate. Then no measured ceiling replaces the promised one, and
+what the work attained is held against the promise.
 """
 
 from collections.abc import Mapping
@@ -44,6 +47,15 @@ class Replay(NamedTuple):
         )
         return prediction.cpu_time_s or 0.0
 
+    def compared_rates(self, tflops: float | None, gb_per_s: float | None) -> tuple[float | None, float | None]:
+        """Return the TFLOPS and GB/s that the work is held against: the promised rate where the prediction assumed a
+        share of it, else the measured ceiling; where one of the two is not known, the other."""
+        costs, (promised_tflops, promised_gb_per_s) = self.measured.costs, self.promised
+        return (
+            promised_tflops or tflops if costs.compute_share else tflops or promised_tflops,
+            promised_gb_per_s or gb_per_s if costs.share else gb_per_s or promised_gb_per_s,
+        )
+
 
 def prepare_replay(measured: Measurement, seal: PredictionRecord, constants: Mapping[str, float]) -> Replay:
     """Return what the prediction of a cell assumed, and what was measured instead; `constants` are the operator's."""
@@ -62,11 +74,10 @@ def attribute_error(replay: Replay, tflops: float | None, gb_per_s: float | None
 
     `tflops` and `gb_per_s` are the measured ceilings, None if not measured.
     """
-    promised_tflops, promised_gb_per_s = replay.promised
     sealed_s = replay.predict_s(replay.assumed, *replay.promised)
     with_calls_s = replay.predict_s(replay.with_calls, *replay.promised)
     with_start_s = replay.predict_s(replay.with_start, *replay.promised)
-    with_ceilings_s = replay.predict_s(replay.with_start, tflops or promised_tflops, gb_per_s or promised_gb_per_s)
+    with_ceilings_s = replay.predict_s(replay.with_start, *replay.compared_rates(tflops, gb_per_s))
     return {
         "launch": with_calls_s - sealed_s + replay.measured.cpu_time.median_s - replay.busy_s,
         "start": with_start_s - with_calls_s,
