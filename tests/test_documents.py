@@ -15,6 +15,7 @@ from roofline.records.cards import read_all_cards, read_cards
 from roofline.records.device_record import DeviceRecord
 from roofline.report import words
 from roofline.run.archive import unpacked
+from roofline.table.rows import Roofline
 from roofline.table.standing import rank_among_cards, select_comparable_runs
 
 PAGES = sorted(page for folder in ("", "docs/", "tools/*/", "reference/**/") for page in CHECKOUT.glob(f"{folder}*.md"))
@@ -77,6 +78,21 @@ def test_the_first_screen_has_the_figures_of_the_reference_run():
     reads = ceilings["hbm_read"].gb_per_s
     assert f" {reads:.0f} GB/s | 96 % | {among_known_cards('hbm_read', reads)} |" in text
     assert f" {ceilings['l2'].gb_per_s:.0f} GB/s |" in text
+
+
+def test_the_scores_of_the_archived_runs_are_theirs():
+    tables = [reference()]
+    with unpacked(NEWEST.with_name("nvidia-h100-80gb-hbm3")) as root:
+        tables.append(read(Roofline, root / "results/roofline.json"))
+    cells = [
+        [cell for cell in table.operators if cell.device == "gpu0" and not cell.doubt and not cell.roof_doubt]
+        for table in tables
+    ]
+    gpu_errors = [[cell.sealed_gpu_time_error for cell in of_run if cell.sealed_gpu_time_error] for of_run in cells]
+    medians = " and ".join(f"{100 * median(map(abs, errors)):.1f}" for errors in gpu_errors)
+    too_long = " and ".join(f"{sum(error > 0 for error in errors)} of {len(errors)}" for errors in gpu_errors)
+    text = " ".join((CHECKOUT / "docs/prediction.md").read_text(encoding="utf-8").split())
+    assert f"GPU times are {medians} %" in text and f"{too_long} GPU times are predicted too long" in text
 
 
 def test_the_pooled_score_of_drawn_shapes_is_that_of_all_runs_with_these_constants():

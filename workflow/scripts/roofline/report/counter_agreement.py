@@ -17,7 +17,7 @@ COUNTED_FIELDS = {
 }
 EXPLAINED_FRACTION = 0.6  # of the roof of the cell: from there on bytes and FLOPs explain what limits a kernel
 MOST_COUNTED_CELLS = 6  # in the table
-LIMIT_TITLES = LEVEL_TITLES | {"issue": "instruction issue", "latency": "latency"}
+LIMIT_TITLES = LEVEL_TITLES | {"issue": "instruction issue"}
 
 
 def counter_facts(table: Roofline) -> dict:
@@ -52,15 +52,17 @@ def _ratio(cell: Counted, quantity: str, table: Roofline) -> list[str]:
 
 
 def _explained(row: InstructionRoofline) -> dict:
-    """The number of kernels that their own roof explains, and what limits the others."""
+    """The number of kernels that their own roof explains, what limits the others, and how many no counted rate does."""
     unexplained = [kernel for kernel in row.kernels if (kernel.fraction_of_roof or 0) < EXPLAINED_FRACTION]
-    limits = Counter(LIMIT_TITLES[kernel.limit] for kernel in unexplained).most_common()
-    words = [f"{name} ({count_words(count, 'cell')})" for name, count in limits]
+    limits = Counter(LIMIT_TITLES.get(kernel.limit) for kernel in unexplained)
+    by_none = limits.pop(None, 0)
+    words = [f"{name} ({count_words(count, 'cell')})" for name, count in limits.most_common()]
     return {
         "row": row,
         "least_share": EXPLAINED_FRACTION,
         "explained": len(row.kernels) - len(unexplained),
         "limits": words,
+        "by_none": by_none,
     }
 
 

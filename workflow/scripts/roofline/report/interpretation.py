@@ -14,6 +14,7 @@ from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView,
 from roofline.report.words import find_headline_name, find_spreads
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
+from roofline.table.standing import FEWEST_CARDS
 
 MOST_LESSONS = 3
 CONFIRMING_SHARE = 0.8  # of the slope of reads, from which a kernel shows that it is not too high
@@ -70,8 +71,10 @@ def _trust(report: ReportView) -> dict:
         "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or spreads, "between_runs"),
-        "cards": _widest(spreads, "between_cards"),
-        "bursts_of_cards": _widest([(row.name, row.spreads) for row in sound if loads], "between_cards"),
+        "cards": _widest(_of_enough_cards(spreads), "between_cards"),
+        "bursts_of_cards": _widest(
+            _of_enough_cards((row.name, row.spreads) for row in sound if loads), "between_cards"
+        ),
         "fastest": join_words(row.name for row, standing in ranked if standing and standing.rank_at_worst == 1),
         "above_roof": sum(
             cell.doubt == "impossible" for cell in select_measured(table.operators) if cell.device == device.device
@@ -80,6 +83,10 @@ def _trust(report: ReportView) -> dict:
 
 
 NamedSpreads = tuple[str, Spreads | None]
+
+
+def _of_enough_cards(spreads: Iterable[NamedSpreads]) -> list[NamedSpreads]:
+    return [(name, found) for name, found in spreads if found and found.card_count > FEWEST_CARDS]
 
 
 def _widest(spreads: Iterable[NamedSpreads], extent: Literal["between_runs", "between_cards"]) -> NamedSpreads | None:

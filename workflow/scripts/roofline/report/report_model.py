@@ -152,6 +152,11 @@ class Ratio:
         """CPU time on the CPU over CPU time on the GPU, for each pair."""
         return [round_ratio(cpu_cell.cpu_time_s / gpu_cell.cpu_time_s) for gpu_cell, cpu_cell in self.pairs]
 
+    @property
+    def widest_pair(self) -> tuple[MeasuredCell, MeasuredCell]:
+        """The pair in which the GPU gains most."""
+        return max(self.pairs, key=lambda pair: pair[1].cpu_time_s / pair[0].cpu_time_s)
+
 
 class Source(NamedTuple):
     """The commit and the repository of a run's sources, each None if not known, and what was replaced since the run."""

@@ -23,7 +23,7 @@ DEVICE_PLOT, OPERATOR_PLOT, TITLE_SPACE, AXIS_SPACE, ROOF_NAMES_WIDTH = 400.0, 3
 SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
 SLOPE_DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 SEALED_DOT = 3.0  # the size of a small hollow dot
-NEAR_SLOPES = 18.0  # points: slopes nearer than this share labels
+NEAR_SLOPES = 14.0  # points: slopes nearer than this share labels
 ROOFLINE_CAPTION = "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted. "
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 

@@ -94,7 +94,7 @@ def describe_standing(roofline: Roofline, device: str) -> str:
 
     Of a GEMM under load it is the sustained rate that is ranked. Where fewer cards have GEMMs that are measured as
     these are, their number is given too.
-    Other H200s (11): fp16 sustained 3rd–5th of 12, median 676 (663–703).
+    Other known H200s, same effort (11): fp16 sustained 3rd–5th of 12, median 676 (663–703).
     """
     ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
     ranked: list[Ceiling] = [row for row in ceilings if row.kind == "compute" and row.workload == "gemm"]
@@ -109,7 +109,7 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     by_method = max((standing.others for standing in gemm_standings if standing), default=0)
     fewer = f"the GEMMs of {by_method or 'none'} by the present method"
     counted = f"{cards}; {fewer}" if gemm_standings and by_method < cards else cards
-    return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s ({counted}): {ranks}."
+    return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s, same effort ({counted}): {ranks}."
 
 
 def describe_formula(roofline: Roofline, device: str) -> str:
@@ -164,11 +164,14 @@ def find_spreads(ceiling: Ceiling) -> Spreads | None:
 def format_rank(standing: Standing | None) -> str:
     """Return the rank of a figure among known cards, 3rd–5th of 12, median 776 (763–803).
 
-    The place is left out where few other cards are known; the text is empty where none is.
+    The place is left out where few other cards are known, or where it could be that of more than half of them; the text
+    is empty where none is known.
     """
     if not standing:
         return ""
-    places = dict.fromkeys(_ordinal(rank) for rank in (standing.rank, standing.rank_at_worst) if rank)
+    ranks = [rank for rank in (standing.rank, standing.rank_at_worst) if rank]
+    says_much = ranks and ranks[-1] - ranks[0] <= standing.others / 2
+    places = dict.fromkeys(map(_ordinal, ranks)) if says_much else {}
     place = f"{'–'.join(places)} of {standing.others + 1}, " if places else ""
     return f"{place}median {number(standing.median)} ({number(standing.lowest)}–{number(standing.highest)})"
 
