@@ -150,6 +150,7 @@ def test_what_if_moves_the_star_to_the_prediction_of_python(opened, finished_run
     predictions = read(PredictionsRecord, finished_run.results / "cpu/predictions.json")
     seal = read(PredictionRecord, finished_run.results / "cpu/prediction.json")
     window, messages = opened((finished_run.results / "report.html").read_text(encoding="utf-8"))
+    assert window.evaluate(f"{STAR}.x.length") == 1
     cells = [cell for cell in predictions.what_if if cell.dtype == "fp32"]
     for cell in cells[0], cells[len(cells) // 2], cells[-1]:
         chosen = {"dtype": cell.dtype, "batch": cell.shape["batch"], "seq_len": cell.shape["seq_len"]}
@@ -161,6 +162,7 @@ def test_what_if_moves_the_star_to_the_prediction_of_python(opened, finished_run
     assert messages == []
 
 
+STAR = """document.getElementById("roofline").data.find(trace => trace.meta?.kind === "what-if")"""
 # Moves the sliders; returns the words of the choice and the star's place on the chart.
 CHOOSE = """chosen => {
   for (const [key, value] of Object.entries(chosen)) {

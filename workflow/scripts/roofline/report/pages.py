@@ -112,8 +112,9 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
 def build_what_if(report: ReportView) -> dict[str, Any] | None:
     """Return, as the page's script reads it, what a reader may choose and a row for each choice; None without cells.
 
-    `choices` has the values of each size that differs between the cells, and of the dtype; a row has its choice, its
-    place on the chart (`x`, FLOP/byte; `y`, the chart's unit) and its prediction in words.
+    `choices` has the values of each size that differs between the cells, and of the dtype, with the index of the first
+    to show; a row has its choice, its place on the chart (`x`, FLOP/byte; `y`, the chart's unit) and its prediction in
+    words.
     """
     device, table = report.first_device, report.table
     cells = [cell for cell in table.what_if if cell.device == device.device]
@@ -126,10 +127,20 @@ def build_what_if(report: ReportView) -> dict[str, Any] | None:
     values = {key: sorted({_choice(cell)[key] for cell in cells}) for key in _choice(cells[0])}
     choices = {key: allowed for key, allowed in values.items() if len(allowed) > 1}
     symbols = {about.axis.key: about.axis.symbol} if about.axis else {}
+    rows = [_asked_row(cell, list(choices), scale, device.row.memory_total_bytes) for cell in cells]
+
+    def from_middle(row: dict[str, Any]) -> int:
+        places = zip(choices.values(), row["choice"], strict=True)
+        return sum(abs(allowed.index(value) - len(allowed) // 2) for allowed, value in places)
+
+    start = min(rows, key=from_middle)["choice"]  # a cell: a CPU may lack the dtype in the middle
     return {
         "title": " of ".join(filter(None, [about.title, cells[0].preset])),
-        "choices": [{"key": key, "label": symbols.get(key, key), "values": choices[key]} for key in choices],
-        "rows": [_asked_row(cell, list(choices), scale, device.row.memory_total_bytes) for cell in cells],
+        "choices": [
+            {"key": key, "label": symbols.get(key, key), "values": allowed, "start": allowed.index(value)}
+            for (key, allowed), value in zip(choices.items(), start, strict=True)
+        ],
+        "rows": rows,
     }
 
 

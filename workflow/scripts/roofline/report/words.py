@@ -122,7 +122,7 @@ def describe_formula(roofline: Roofline, device: str) -> str:
     if row.hardware.get("cores_may_be_threads"):
         cores = row.hardware.get("cores_usable")
         words.append(f"The virtual machine does not say whether its {cores} cores are threads, two to a core.")
-        words.append("Then the formula's peak is half as high.")
+        words.append("If they are, the peak by the formula is twice too high.")
     return " ".join(words)
 
 
@@ -356,7 +356,7 @@ def describe_own_score(score: OwnScore) -> str:
     if own.median_cpu_time_error is not None and model.median_cpu_time_error is not None:
         model_error = percent(model.median_cpu_time_error)
         words.append(f"median error {percent(own.median_cpu_time_error)} (model: {model_error})")
-    words += [f"{score.not_scored_count} not scored"] if score.not_scored_count else []
+    words += [f"{score.not_scored_count} not scored (reasons: verification.md)"] if score.not_scored_count else []
     return ", ".join(words) or NOT_COMPARED
 
 

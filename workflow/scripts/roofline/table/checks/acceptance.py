@@ -1,6 +1,7 @@
 """The lab's stop conditions, for the settings that were requested: not applicable if these ask for less."""
 
 from roofline.core.dtypes import PRODUCT_DTYPES
+from roofline.core.formatting import count_words
 from roofline.table.checks.ceilings import datasheet_shares, is_near
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, Result, register_check
 
@@ -53,7 +54,7 @@ def check_placed(evidence: Evidence) -> Outcome:
     compute, memory = kinds.count("compute"), kinds.count("memory")
     cells = [cell for cell in evidence.of_device(evidence.table.operators) if not cell.no_roof_reason]
     roofless = [evidence.table.full_name(cell) for cell in cells if not (cell.compute_ceiling and cell.memory_ceiling)]
-    words = f"{compute} compute and {memory} memory ceilings, {len(cells)} operators"
+    words = f"{compute} compute and {memory} memory ceilings, {count_words(len(cells), 'cell')}"
     words += f", a ceiling is missing for {len(roofless)}, such as {roofless[0]}" if roofless else ""
     return Outcome("pass" if compute and memory and not roofless else "fail", words, len(roofless), 0)
 
