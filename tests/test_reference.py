@@ -134,8 +134,9 @@ def without_later_fields(derived, archived):
     return derived
 
 
-# Of later rules than the archive's: the cause of an error, and a share of the model's next to one of the user's.
-EXPLAINED_ANEW = ("cause", "cause_s", "cause_reason", "fraction_of_compute_peak_error")
+# Of later rules and words than the archive's: the cause of an error, a share of the model's next to one of the user's,
+# ranks, and sentences. The pages below have them.
+EXPLAINED_ANEW = ("cause", "cause_s", "cause_reason", "fraction_of_compute_peak_error", "rank", "rank_at_worst", "reason")
 
 
 def without_explanations(derived: Any) -> Any:

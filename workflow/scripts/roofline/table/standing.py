@@ -10,7 +10,7 @@ from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Spreads, Standing
 
 FEWEST_CARDS = 5  # other cards: with fewer there is no rank
-TIED = 0.01  # closer cards share a place; more if the runs of one card differ by more
+TIED = 0.01  # a fraction: closer cards share a place, where no card has two runs that show how far runs differ
 
 
 class KnownRuns(NamedTuple):
@@ -52,8 +52,8 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
     medians = sorted(median(values) for values in values_by_card.values())
     ranks = {}
     if len(medians) >= FEWEST_CARDS:
-        spreads = [max(values) / min(values) - 1 for values in values_by_card.values()]
-        tied = 1 + max(TIED, *spreads)
+        repeated = [values for values in values_by_card.values() if len(values) > 1]
+        tied = max((max(values) / min(values) for values in repeated), default=1 + TIED)
         ranks["rank"] = 1 + sum(card > value * tied for card in medians)
         ranks["rank_at_worst"] = 1 + sum(card >= value / tied for card in medians)
     # Of an even number of cards the lower one of the middle: where there are two kinds of cards, no card has the mean.
