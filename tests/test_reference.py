@@ -136,7 +136,8 @@ def without_later_fields(derived, archived):
 
 # Of later rules and words than the archive's: the cause of an error, a share of the model's next to one of the user's,
 # ranks, and sentences. The pages below have them.
-EXPLAINED_ANEW = ("cause", "cause_s", "cause_reason", "fraction_of_compute_peak_error", "rank", "rank_at_worst", "reason")
+CAUSE, RANKS = {"cause", "cause_s", "cause_reason"}, {"rank", "rank_at_worst"}
+EXPLAINED_ANEW = CAUSE | RANKS | {"fraction_of_compute_peak_error", "reason"}
 
 
 def without_explanations(derived: Any) -> Any:
