@@ -29,17 +29,7 @@ import trace_events
 import trace_page
 import trace_rows
 
-from roofline.api import (
-    RESULTS,
-    Run,
-    UserError,
-    exit_with,
-    figure_style,
-    ncu,
-    open_run,
-    wrap_for_terminal,
-    write_text,
-)
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, wrap_for_terminal, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"

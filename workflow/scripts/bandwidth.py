@@ -81,11 +81,7 @@ def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
     else:
         record_fields |= measure_benchmarks(task, device, record, level)
     return BandwidthRecord(
-        device=task.device,
-        name=level,
-        seals=hash_results([task.seal_path]),
-        **watch.taken(),
-        **record_fields,
+        device=task.device, name=level, seals=hash_results([task.seal_path]), **watch.taken(), **record_fields
     )
 
 

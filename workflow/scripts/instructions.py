@@ -17,13 +17,7 @@ def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> Ins
     assert is_gpu(device), "the rule is of GPUs alone"
     issue = measure_issue_rate(device, budget)
     limits = list(measure_access_limits(device, budget))
-    return InstructionsRecord(
-        device=name,
-        seals=hash_results([seal_path]),
-        **watch.taken(),
-        issue=issue,
-        walls=limits,
-    )
+    return InstructionsRecord(device=name, seals=hash_results([seal_path]), **watch.taken(), issue=issue, walls=limits)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,7 @@ from pathlib import Path
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import (
-    JobPlan,
-    list_kernels,
-    predict_job,
-    predict_planned_cell,
-    predict_variations,
-)
+from roofline.measure.operator_job import JobPlan, list_kernels, predict_job, predict_planned_cell, predict_variations
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.operators.drawing import draw_shapes

@@ -62,7 +62,7 @@ def product_work(
 
 
 @formula(
-    *("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm"),
+    *("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm")
 )
 def matmul_work(call: Call) -> CallWork:
     """Return the work of a matrix product; operators that add have the summand as their first argument."""
