@@ -3,12 +3,11 @@
 import gc
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ijson
 import orjson
 import trace_json
 
@@ -21,7 +20,7 @@ KINDS |= {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "O
 KINDS |= {"Runtime": "cuda_runtime"}
 STEP = "ProfilerStep#"
 MISSHAPED = (AttributeError, KeyError, TypeError, ValueError)  # events that are not as torch.profiler writes them
-UNREADABLE = (trace_json.OtherLayoutError, ijson.JSONError, EOFError, OSError, zlib.error, *MISSHAPED)
+UNREADABLE = (trace_json.OtherLayoutError, EOFError, OSError, zlib.error, *MISSHAPED)
 COLLECT = "collect one as `make place` prints"
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Input dims")  # the last of PyTorch 1.8
 COLLECTIVE_ARGS = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Ranks")
@@ -66,14 +65,14 @@ def read_trace(path: Path) -> list[Trace]:
     gc.disable()  # it would walk all events again and again: three times as long
     try:
         try:
-            traces = _Reader(path).read(trace_json.read_chunks)
+            traces = _Reader(path).read(trace_json.read_chunks(path))
         except trace_json.OtherLayoutError:
-            traces = _Reader(path).read(trace_json.read_one_by_one)
+            traces = _Reader(path).read(trace_json.read_whole(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except UNREADABLE as error:
-        is_cut = isinstance(error, EOFError) or "premature EOF" in str(error)
-        reason = "cut or still being written" if is_cut and path.stat().st_size else "not the JSON of torch.profiler"
+        is_cut = isinstance(error, EOFError)
+        reason = "cut or still being written" if is_cut else "not the JSON of torch.profiler"
         raise UserError(f"{path}: {reason}; {COLLECT}") from None
     finally:
         gc.freeze()
@@ -91,10 +90,10 @@ class _Reader:
         self._by_thread: dict[tuple, tuple[Trace, tuple]] = {}
         self._same: dict[Any, Any] = {}
 
-    def read(self, read_parts: Callable[[Path], Iterator[trace_json.Part]]) -> list[Trace]:
+    def read(self, parts: Iterable[trace_json.Part]) -> list[Trace]:
         """Return the traces with events that placing needs; one without any if the file has none."""
         head: dict[str, Any] = {}
-        for values, events in read_parts(self._path):
+        for values, events in parts:
             head |= values
             for event in events:
                 if event.get("ph") == "X" and event.get("cat") in KINDS:
