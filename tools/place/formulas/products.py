@@ -61,9 +61,7 @@ def product_work(
     return CallWork(flops, read_bytes, written_bytes, dtype or product_dtype(call, a), True, shape, (m, n, k))
 
 
-@formula(
-    *("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm")
-)
+@formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm")
 def matmul_work(call: Call) -> CallWork:
     """Return the work of a matrix product; operators that add have the summand as their first argument."""
     first = 1 if "add" in call.name else 0
