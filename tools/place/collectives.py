@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy
-from formulas.base import Tensor, item_bytes
+from formulas.base import CallWork, Tensor, item_bytes
 
 from roofline.api import MemoryCeiling, Run
 
@@ -19,6 +19,7 @@ KERNELS = re.compile(
     re.IGNORECASE,
 )
 ALL_REDUCE = r"all_?reduce|cross_device_reduce|quick_?reduce|lamport|one_?shot|two_?shot"
+PAIR_ALL_REDUCE = "all_reduce"  # the family of those of two cards, whose times are measured
 # The least that a link carries in one direction, by the bytes of the whole buffer, among n cards; the first that
 # matches. An all-reduce is a ring, or the switch adds up.
 TRAFFIC: dict[str, Callable[[int], float]] = {
@@ -75,17 +76,8 @@ def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
     return dict(sorted(times_s, reverse=True))  # of a size, the fastest comes last and stays
 
 
-@dataclass(frozen=True)
-class Carried:
-    """The work of a card's link for a collective."""
-
-    size_bytes: float
-    shape: str  # the whole buffer, and the cards
-    is_all_reduce: bool  # of two cards
-
-
-def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | None:
-    """Return what a link carries for a collective; None if its size was not recorded.
+def count_carried(name: str, args: dict, tensors: list[Tensor]) -> tuple[CallWork, str] | None:
+    """Return what a link carries for a collective, and PAIR_ALL_REDUCE or ""; None if its size was not recorded.
 
     The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors. Raises
     UnknownTypeError.
@@ -100,4 +92,5 @@ def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | Non
     if pattern is None or not buffer_bytes:
         return None
     shape = f"{buffer_bytes} bytes, {cards} cards"
-    return Carried(TRAFFIC[pattern](cards) * buffer_bytes, shape, pattern == ALL_REDUCE and cards == 2)
+    family = PAIR_ALL_REDUCE if pattern == ALL_REDUCE and cards == 2 else ""
+    return CallWork(0, TRAFFIC[pattern](cards) * buffer_bytes, 0, shape=shape), family

@@ -5,13 +5,14 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 import trace_json
 
-from roofline.api import UserError
+from roofline.api import UserError, group_by
 
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 # By the category in the file, of which the capitalised are those of PyTorch 1.8 to 1.11.
@@ -55,6 +56,12 @@ class Trace:
     steps: list[Event] = field(default_factory=list)
     ranks: int = 1  # of the program, of which this is one
     is_mixed: bool = False  # ids of several processes are the same
+
+    @cached_property  # seldom needed: most events name their operator
+    def operators_by_thread(self) -> dict[tuple, list[Event]]:
+        """The operators of each thread by their start."""
+        by_start = sorted(self.operators.values(), key=lambda operator: operator.start)
+        return group_by(by_start, lambda operator: operator.thread)
 
 
 def read_trace(path: Path) -> list[Trace]:

@@ -10,7 +10,6 @@ import yaml
 
 from formulas.base import Call, CallWork, Tensor, count_bytes, find_formula_key, formula
 
-
 # Arguments by their place, of each operator.
 PLACES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
