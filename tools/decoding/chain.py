@@ -118,19 +118,27 @@ class Chain(CudaImplementation):
     def make_launches(self) -> list[Launch]:
         """Return the launches of one step, in their order."""
         model, weights = self.model, self.weights
-        launches, squares_parts = [self._make_embed()], model.hidden // NUMBERS_PER_SQUARE_SUM
+        launches, squares_parts = self._make_start(), model.hidden // NUMBERS_PER_SQUARE_SUM
         for layer in range(model.layers):
             arrays = {**select_layer(weights, layer), "turns": self.rotations}
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: array for name, array in arrays.items() if name in TENSORS}
             qkv = self._make_normed_product(QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
             attend = self._make_attention(arrays)
-            output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
+            output, squares_parts = self._make_addition(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(GATED, squares_parts, arrays["gate_up"], y=self.gated)
-            down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
-            launches += [qkv, attend, output, gate_up, down]
+            down, squares_parts = self._make_addition(self.gated, arrays["down"], next_norm)
+            launches += [qkv, attend, *output, gate_up, *down]
         head = self._make_normed_product(NONE, squares_parts, weights["head"], y=self.logits)
-        return [*launches, head]
+        return [*launches, head, *self._make_end()]
+
+    def _make_start(self) -> list[Launch]:
+        """Return the launches before the first layer."""
+        return [self._make_embed()]
+
+    def _make_end(self) -> list[Launch]:
+        """Return the launches after the head."""
+        return []
 
     def _make_embed(self) -> Launch:
         defines = (products.half_type_option(self.case.dtype), f"-DROWS={self.rows}")
@@ -150,10 +158,11 @@ class Chain(CudaImplementation):
         launch, _ = self._make_product(kind, self.scaled, weights, squares_parts, squares=self.squares, **tensors)
         return launch
 
-    def _make_added_product(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[Launch, int]:
-        """Return a product that is added to the stream, and how many sums of squares it leaves of each row."""
+    def _make_addition(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[list[Launch], int]:
+        """Return what adds a product to the stream, and how many sums of squares it leaves of each row."""
         tensors = {"y": self.scaled, "stream": self.stream, "next_squares": self.squares, "g": next_norm}
-        return self._make_product(ADDED, inputs, weights, 0, **tensors)
+        launch, squares_parts = self._make_product(ADDED, inputs, weights, 0, **tensors)
+        return [launch], squares_parts
 
     def _make_product(
         self, kind: int, inputs: Array, weights: Array, squares_parts: int, **tensors: Array

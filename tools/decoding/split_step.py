@@ -93,7 +93,8 @@ class SplitStep(DecodeStep):
         """Compare the logits with float64, of a large head every n-th. Both cards must have the same, all finite."""
         chain = implementation
         chain.synchronize()
-        logits, streams = ([_to_float64(card, array) for card, array in pairs] for pairs in _results(chain))
+        logits = [_to_float64(card, card.all_logits) for card in chain.cards]
+        streams = [_to_float64(card, card.stream) for card in chain.cards]
         if not all(numpy.array_equal(first, second) for first, second in (logits, streams)):
             raise ArithmeticError(f"{self.name}, {chain.case}: the two cards have different results")
         half = chain.cards[0].model
@@ -149,11 +150,6 @@ class SplitStep(DecodeStep):
         whole_launches[-1]()
         result, expected = (_to_float64(whole, logits) for logits in (chain.logits, whole.logits))
         return [*errors, self._require_close(chain, "the logits", result, expected)]
-
-
-def _results(chain: SplitChain) -> tuple[list, list]:
-    """Return the logits and the streams of both cards, each with its card."""
-    return [(card, card.all_logits) for card in chain.cards], [(card, card.stream) for card in chain.cards]
 
 
 def _to_float64(card: Chain, array: api.Array) -> numpy.ndarray:
