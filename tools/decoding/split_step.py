@@ -53,20 +53,13 @@ class SplitStep(DecodeStep):
                 card.synchronize()
         return {"devices": devices, **dict(enumerate(arrays))}
 
-    def check(self, implementation: api.Implementation, scope: str | None) -> tuple[api.Check, float]:
-        """Check the first layer, then run the step and check its head. If one card has room for the whole model, every
-        layer and all logits are compared with those of one card. Returns the check and the seconds of the step.
-        """
-        errors = [self._check_first_layer(implementation)]
-        compared = "the first layer, and the head on the last one's result, against float64"
-        if whole := self._join_on_one_card(implementation):
-            errors += self._compare_layers(implementation, whole)
+    def _check_layers(self, chain: SplitChain) -> tuple[list[float], str]:
+        """Check the first layer, and every layer and all logits if one card has room for the whole model, too."""
+        errors, compared = super()._check_layers(chain)
+        if whole := self._join_on_one_card(chain):
+            errors += self._compare_layers(chain, whole)
             compared += "; every layer and all logits against one card's, from the same stream"
-            del whole
-        seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
-        head_check = self.compare(implementation, scope, 0, implementation.logits)
-        error = max(head_check.relative_error, *errors)
-        return head_check.model_copy(update={"compared": compared, "relative_error": error}), seconds
+        return errors, compared
 
     def _check_first_layer(self, chain: SplitChain) -> float:
         """Run the embedding, the first layer and the gather, and return the layer's error. Raises ArithmeticError."""
