@@ -22,10 +22,10 @@ from roofline.measure.memory_ceiling import (
 from roofline.measure.memory_load import LOADED_CEILINGS, measure_energy_points, measure_memory_load
 from roofline.measure.protocol import TimingBudget
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
-from roofline.records.base import read, write
+from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
-from roofline.run.jobs import Stopwatch, job, report, say
+from roofline.run.jobs import Stopwatch, job, say, write_and_say
 
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
@@ -155,6 +155,4 @@ if __name__ == "__main__":
             **settings,
         )
         for level, path in records.items():
-            record = measure_level(task, level)
-            write(record, path)
-            report(record, f"bandwidth {name} {level}", read(DeviceRecord, snakemake.input.device))
+            write_and_say(measure_level(task, level), path, f"bandwidth {name} {level}")

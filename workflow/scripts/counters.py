@@ -9,7 +9,8 @@ from roofline.records.base import write
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
-from roofline.run.jobs import Stopwatch, job, report
+from roofline.report.job_lines import format_job_line
+from roofline.run.jobs import Stopwatch, job, say
 
 
 def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
@@ -46,4 +47,4 @@ if __name__ == "__main__":
         for record, path in zip(records, output.counted, strict=True):
             write(record, path)
         write(profiler, output.profiler)
-        report([profiler, *records], f"counters {device}")
+        say(format_job_line([profiler, *records], f"counters {device}"))

@@ -11,13 +11,13 @@ from roofline.measure.compute_ceiling import CeilingTarget, measure_compute_ceil
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.operators.predicting import Seals
-from roofline.records.base import read, write
+from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, report, seals_of
+from roofline.run.jobs import Stopwatch, job, seals_of, write_and_say
 
 
 def measure_ceiling(
@@ -60,5 +60,4 @@ if __name__ == "__main__":
         for ceiling, path in records.items():
             seals = seals_of(snakemake.input)
             record = measure_ceiling(device, ceiling, snakemake.input.device, seals, budget=budget, **settings)
-            write(record, path)
-            report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))
+            write_and_say(record, path, f"peak_flops {name} {ceiling}")
