@@ -19,8 +19,8 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
     A task has no cells where the device has no implementation, or where counting is refused. The report is at `path`.
     """
     watch, program = Stopwatch(), ncu.find_ncu()
-    cells_by_task: list[list[CountedCell]] = []
-    version, refused_reason = None, None
+    cells_by_task: list[list[CountedCell]] = [[] for _ in tasks]
+    version, refused_reason = None, None if program else ncu.NOT_FOUND_REASON
     if program:
         try:
             version = ncu.read_version(program)
@@ -28,14 +28,11 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
         except UnsupportedError as reason:
             refused_reason = str(reason)
             path.unlink(missing_ok=True)
-    else:
-        refused_reason = ncu.NOT_FOUND_REASON
     reports, times = [], {"started_at": watch.started_at, "elapsed_s": watch.elapsed_s}
     if any(cells_by_task):
         fields = {"sha256": file_sha256(path), "generated": True, "description": "of Nsight Compute"}
         reports.append(DataFile(path=str(path), **fields))
-    all_cells = cells_by_task or [[]] * len(tasks)
-    records = [CountersRecord(device=device, cells=cells, reports=reports, **times) for cells in all_cells]
+    records = [CountersRecord(device=device, cells=cells, reports=reports, **times) for cells in cells_by_task]
     return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused_reason), records
 
 

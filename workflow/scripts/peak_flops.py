@@ -15,7 +15,6 @@ from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
-from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
 from roofline.run.jobs import Stopwatch, job, seals_of, write_and_say
 
@@ -30,21 +29,15 @@ def measure_ceiling(
     """
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
-    measurements: list[Measurement] = []
-    skipped_reason, peak = None, None
     watch = Stopwatch()
+    fields: dict[str, Any] = {"peak": None, "skipped_reason": None}
     try:
-        peak, measurements = measure_compute_ceiling(CeilingTarget(device, record, ceiling, **settings), sealed)
+        target = CeilingTarget(device, record, ceiling, **settings)
+        fields["peak"], fields["measurements"] = measure_compute_ceiling(target, sealed)
     except UnsupportedError as reason:
-        skipped_reason = str(reason)
+        fields["skipped_reason"] = str(reason)
     return PeakFlopsRecord(
-        device=device.name,
-        name=ceiling,
-        seals=hash_results(seals.values()),
-        **watch.taken(),
-        measurements=measurements,
-        skipped_reason=skipped_reason,
-        peak=peak,
+        device=device.name, name=ceiling, seals=hash_results(seals.values()), **watch.taken(), **fields
     )
 
 
