@@ -12,6 +12,7 @@ import sys
 from functools import partial
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -125,18 +126,13 @@ def _name_cells(roofline: Roofline) -> dict[str, CellRow]:
 
 
 def _figures(roofline: Roofline) -> dict[str, float]:
-    ceilings, cells = {f"{row.device} {row.name}": row for row in roofline.ceilings}, _name_cells(roofline)
-    all_reduces = {
-        f"{row.device} all-reduce with {row.peer}, {size.size_bytes} bytes": size
-        for row in roofline.all_reduces
-        for size in row.sizes
-    }
-    rows = [
-        (f"{name} {figure}", getattr(row, figure, None))
-        for name, row in (ceilings | cells | all_reduces).items()
-        for figure in FIGURES
-    ]
-    return {name: value for name, value in rows if value is not None}
+    rows: dict[str, Any] = {f"{row.device} {row.name}": row for row in roofline.ceilings}
+    rows |= _name_cells(roofline)
+    for row in roofline.all_reduces:
+        name = f"{row.device} all-reduce with {row.peer}"
+        rows |= {f"{name}, {size.size_bytes} bytes": size for size in row.sizes}
+    figures = {f"{name} {figure}": getattr(row, figure, None) for name, row in rows.items() for figure in FIGURES}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:

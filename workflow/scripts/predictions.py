@@ -75,9 +75,8 @@ def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: st
     measured_at: dict[tuple, str] = {}
     with contextlib.suppress(OSError, UserError):
         record = read(kind, RESULTS / f"{path}.json")
-        for measurement in record.measurements:
-            if record.seals.items() <= hashes.items():
-                measured_at[measurement.identity] = record.started_at
+        if record.seals.items() <= hashes.items():
+            measured_at = {measurement.identity: record.started_at for measurement in record.measurements}
     return [cell.model_copy(update={"started_at": measured_at.get(cell.identity)}) for cell in cells]
 
 
