@@ -135,8 +135,8 @@ def _list_outside(events: Sequence[Event], labels: Labels) -> Outside:
 
 def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside: Outside) -> bool:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside; return if some have none."""
-    unknown = [place for place, event in enumerate(events) if _is_unknown_in_graph(trace, event, labels[place][0])]
-    inside = group_by(unknown, lambda place: (_launch_key(events[place]), events[place].correlation))
+    graph_places = [place for place, event in enumerate(events) if _is_unknown_in_graph(trace, event, labels[place][0])]
+    inside = group_by(graph_places, lambda place: (_launch_key(events[place]), events[place].correlation))
     is_missing = False
     for (kernel, _), places in inside.items():
         alike = outside.labels.get(kernel) or outside.labels.get(_without_number(kernel), [])
