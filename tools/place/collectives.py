@@ -37,8 +37,6 @@ class Link:
     name: str
     gb_per_s: float
     all_reduces: tuple[tuple[int, float], ...] = ()  # bytes and seconds, of two cards
-    kind: str = "memory"
-    sm_clock_mhz: None = None
 
     def all_reduce_s(self, size_bytes: float) -> float | None:
         """Return the seconds that two cards were measured to take, between two sizes in proportion; None beyond."""
