@@ -92,11 +92,8 @@ def read_table(root: Path) -> Roofline:
 def describe_seals(results: Results, manifest: Manifest) -> list[str]:
     """Return how many predictions were recomputed from what was sealed, and how many sets of shapes drawn again."""
     recomputed, others = count_recomputed(results)
-    sealed_by = (
-        f"; {others} not recomputed: without entry, or by other code ({(manifest.sources.commit or 'unknown')[:8]})"
-        if others
-        else ""
-    )
+    commit = (manifest.sources.commit or "unknown")[:8]
+    sealed_by = f"; {others} not recomputed: without entry, or by other code ({commit})" if others else ""
     lines = [f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}"]
     redrawn, other_sets = count_redrawn(results)
     if redrawn or other_sets:
