@@ -136,12 +136,17 @@ def _show(line: str) -> None:
 
 
 def write_and_say(record: JobRecord | DeviceRecord, path: str | Path, name: str) -> None:
-    """Write a record of a measuring job, and say its line with the results."""
+    """Write a record of a measuring job, and say its line."""
+    write(record, path)
+    say(format_line(record, name))
+
+
+def format_line(record: Any, name: str) -> str:
+    """Return the line of a measuring job, with its results. Raises UserError and OSError."""
     from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
-    write(record, path)
     device = read(DeviceRecord, RESULTS / record.device / "device_query.json")
-    say(job_lines.format_job_line(record, name, device))
+    return job_lines.format_job_line(record, name, device)
 
 
 # ---------------------------------------------------------------- what jobs have left
