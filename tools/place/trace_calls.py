@@ -64,14 +64,14 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
     alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
     keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
     communications = Counter(caller for caller, is_alone in zip(callers, alone, strict=True) if is_alone)
-    gradients = Gradients(trace.operators.values())
+    gradients = _list_gradients(trace.operators.values())
     labels: Labels = {}
     label_by_arguments: dict[tuple, CallLabel] = {}
     for places in group_by(range(len(events)), keys.__getitem__).values():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         operator, event = trace.operators.get(callers[longest]), events[longest]
         launched = [events[place].args for place in places]
-        sizes = gradients.before(operator) if operator else ()
+        sizes = gradients.get(callers[longest], ())
         if alone[longest] and communications[callers[longest]] > 1:
             operator = None  # its tensors are not those of each collective
         arguments = operator and (operator.name, id(operator.args)), event.name, tuple(map(id, launched)), sizes
@@ -83,25 +83,20 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
     return labels
 
 
-class Gradients:
-    """The sizes of the gradients of a trace, for operators on lists that are recorded without sizes."""
-
-    def __init__(self, operators: Iterable[Event]):
-        accumulated = (operator for operator in operators if operator.name == ACCUMULATE)
-        self._accumulated = sorted(accumulated, key=lambda operator: operator.start)
-        self._starts = [operator.start for operator in self._accumulated]
-        self._list_starts = sorted(operator.start for operator in operators if _lacks_sizes(operator))
-
-    def before(self, operator: Event) -> tuple[int, ...]:
-        """Return the elements of each gradient of the backward pass before an operator on lists without sizes."""
-        if not _lacks_sizes(operator):
-            return ()
-        end = bisect_right(self._starts, operator.start)
-        last = self._starts[end - 1] if end else 0.0
-        begin = bisect_right(self._list_starts, last)
-        start = bisect_right(self._starts, self._list_starts[begin - 1]) if begin else 0
-        dims = (input_dims(gradient.args) for gradient in self._accumulated[start:end])
-        return tuple(prod(sizes[0]) for sizes in dims if sizes)
+def _list_gradients(operators: Iterable[Event]) -> dict[int, tuple[int, ...]]:
+    """Return for each operator on lists without sizes the elements of each gradient of the backward pass before it."""
+    gradients: dict[int, tuple[int, ...]] = {}
+    accumulated: list[int] = []
+    is_stepping = False  # an optimizer, which may have several such operators
+    relevant = [operator for operator in operators if operator.name == ACCUMULATE or _lacks_sizes(operator)]
+    for operator in sorted(relevant, key=lambda operator: operator.start):
+        if operator.name != ACCUMULATE:
+            gradients[operator.operator] = tuple(accumulated)
+            is_stepping = True
+        elif dims := input_dims(operator.args):
+            accumulated = [prod(dims[0])] if is_stepping else [*accumulated, prod(dims[0])]
+            is_stepping = False
+    return gradients
 
 
 def _lacks_sizes(operator: Event) -> bool:
