@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bound import CardCeilings, CardLimits, datasheet_ceilings
-from exchange import CardLink
+from split import CardLink
 
 import roofline.api as api
 

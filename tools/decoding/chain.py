@@ -8,12 +8,12 @@ multiplied. Blocks that write it leave the sums of its squares, by which the nex
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy
 from dense import DenseModel, rotation_table
 from families import DESCRIPTIONS_FILE
-from step_products import ADDED, GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 
 from reference import select_layer
 from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, CudaImplementation, Device, Operator
@@ -21,6 +21,13 @@ from roofline.api import attention_kernel as attention
 from roofline.api import gpu_host_constants as host_constants
 from roofline.api import product_kernel as products
 
+KERNELS = Path(__file__).parent / "kernels"
+SOURCES = {name: KERNELS / f"step_{name}.cu" for name in products.KERNELS}
+QKV, ADDED, GATED, NONE = range(4)  # as step_epilogue.cuh numbers them
+SIZES = (*((name, "i4") for name in ("heads", "key_heads", "context", "parts")), ("eps", "f4"))
+CACHE_TENSORS = ("keys", "values", "keys_scales", "values_scales")
+NORM_TENSORS = ("query_norm", "key_norm", "norm")  # the weights of norms
+TENSORS = ("y", "stream", "g", "squares", "next_squares", *CACHE_TENSORS, "turns", "bias", *NORM_TENSORS)
 EMBED = KERNELS / "embed.cu"
 EMBED_THREADS = 512  # a block embeds one row
 NUMBERS_PER_SQUARE_SUM = 128  # of a row, in embed.cu
@@ -115,10 +122,15 @@ class Chain(CudaImplementation):
 
     # -- launches
 
+    @property
+    def embedded_parts(self) -> int:
+        """The sums of squares that the embedding leaves of each row."""
+        return self.model.hidden // NUMBERS_PER_SQUARE_SUM
+
     def make_launches(self) -> list[Launch]:
         """Return the launches of one step, in their order."""
         model, weights = self.model, self.weights
-        launches, squares_parts = self._make_start(), model.hidden // NUMBERS_PER_SQUARE_SUM
+        launches, squares_parts = self._make_start(), self.embedded_parts
         for layer in range(model.layers):
             arrays = {**select_layer(weights, layer), "turns": self.rotations}
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
@@ -207,3 +219,14 @@ def step_costs(model: DenseModel, rows: int) -> CostTerms:
     extra = {"x_number_s": x_numbers} if rows > products.FEW_ROWS else {}
     calls, start = {"graph_launch_s": 1.0}, {"kernel_start_s": kernels}
     return CostTerms(calls=calls, start=start, extra=extra, share="stream_share")
+
+
+def step_epilogue(kind: int, head_size: int, *, norms: bool, bias: bool, fp8_cache: bool) -> products.Epilogue:
+    """Return the epilogue QKV, ADDED, GATED or NONE.
+
+    With QKV, queries and keys of heads are normalised where `norms` is set, a bias is added where `bias` is, and keys
+    and values are written as FP8 where `fp8_cache` is.
+    """
+    flags = {"HEAD_NORMS": norms and kind == QKV, "BIAS": bias, "FP8_CACHE": fp8_cache}
+    macros = {"EPILOGUE": kind, "HEAD_SIZE": head_size, **flags}
+    return products.Epilogue(SOURCES, SIZES, TENSORS, tuple((name, int(value)) for name, value in macros.items()))

@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import config_file
 import numpy
 from architecture import Model
-from chain import GPU_CONSTANTS, Chain
+from chain import CACHE_TENSORS, GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS, NumberFormat
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
-from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer, to_float64

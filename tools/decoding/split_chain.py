@@ -13,9 +13,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy
-from chain import GPU_CONSTANTS, NUMBERS_PER_SQUARE_SUM, STORE_OUTPUTS, Chain, Launch, step_costs
+from chain import CACHE_TENSORS, GPU_CONSTANTS, KERNELS, NONE, STORE_OUTPUTS, Chain, Launch, step_costs
 from dense import DenseModel
-from step_products import CACHE_TENSORS, KERNELS, NONE
 
 from roofline.api import Array, Case, Constant, CostTerms, CudaDevice, CudaImplementation, Operator, UnsupportedError
 from roofline.api import product_kernel as products
@@ -63,7 +62,7 @@ class CardChain(Chain):
     def _make_addition(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[list[Launch], int]:
         """Return the product that leaves the card's part of a sum, and the exchange that adds both parts."""
         part, _ = self._make_product(NONE, inputs, weights, 0, y=self.part)
-        return [part, self.make_all_reduce(next_norm)], self.model.hidden // NUMBERS_PER_SQUARE_SUM
+        return [part, self.make_all_reduce(next_norm)], self.embedded_parts
 
     def _make_end(self) -> list[Launch]:
         return [self.make_gather()]

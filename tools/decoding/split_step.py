@@ -5,12 +5,11 @@ from typing import ClassVar
 
 import numpy
 from architecture import Model
-from chain import Chain
+from chain import CACHE_TENSORS, Chain
 from decode_step import CACHE_SEED_OFFSET, MOST_CACHED, MOST_COMPARED, DecodeStep, cache_format
 from dense import DenseModel
 from split import SplitModel
 from split_chain import SPLIT_CARDS, SPLIT_CONSTANTS, CardChain, SplitChain, join_layer, join_shards, split_dense
-from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, select_layer, to_float64
