@@ -23,6 +23,9 @@ DIVIDED_OUTPUTS = {"q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "c
 DIVIDED_OUTPUTS |= {f"in_proj_{name}" for name in ("qkvz", "ba", "qkv", "z", "b", "a")}
 OF_KEY_HEADS = {"k_proj", "v_proj"}
 DIVIDED_INPUTS = {"o_proj", "out_proj", "down_proj"}
+# Numbers of an attention.
+DIVIDED_BY_CARDS = ("multiply_adds", "state_bytes", "state_multiply_adds", "heads")
+DIVIDED_BY_KEY_HEADS = ("cached_numbers", "read_numbers")
 ALL_REDUCES_PER_LAYER, SINGLE_ALL_REDUCES = 2, 1  # the single one is of the embedding
 # The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
 # (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08).
@@ -137,14 +140,7 @@ def _split_attention(attention: Attention, key_share: tuple[int, int], cards: in
     """Return the attention of one card. The latent of latent attention, which has no K/V heads, is on every card."""
     kept, all_heads = key_share if attention.key_heads else (1, 1)
     unabsorbed = attention.unabsorbed_multiply_adds
-    return replace(
-        attention,
-        cached_numbers=attention.cached_numbers * kept // all_heads,
-        read_numbers=attention.read_numbers * kept // all_heads,
-        multiply_adds=attention.multiply_adds // cards,
-        unabsorbed_multiply_adds=unabsorbed and unabsorbed // cards,
-        state_bytes=attention.state_bytes // cards,
-        state_multiply_adds=attention.state_multiply_adds // cards,
-        heads=attention.heads // cards,
-        key_heads=kept if attention.key_heads else 0,
-    )
+    changes = {name: getattr(attention, name) // cards for name in DIVIDED_BY_CARDS}
+    changes |= {name: getattr(attention, name) * kept // all_heads for name in DIVIDED_BY_KEY_HEADS}
+    changes["unabsorbed_multiply_adds"] = unabsorbed and unabsorbed // cards
+    return replace(attention, **changes, key_heads=kept if attention.key_heads else 0)
