@@ -49,9 +49,8 @@ if __name__ == "__main__":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
     builtin_operator = registry.collect_operators([]).get(params.operator)  # the user's own may fail to import
-    modules = []
-    if builtin_operator:
-        modules = [module for implementation in builtin_operator.implementations for module in implementation.modules]
+    implementations = builtin_operator.implementations if builtin_operator else ()
+    modules = [module for implementation in implementations for module in implementation.modules]
     settings = params.settings
     planned_job = Job.from_json(settings["job"])
     with job(name, snakemake, modules):

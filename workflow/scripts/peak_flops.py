@@ -45,9 +45,8 @@ if __name__ == "__main__":
     name, settings = snakemake.wildcards.device, dict(snakemake.params.settings)
     budget = TimingBudget(**settings.pop("timing"))
     records = {Path(path).stem: path for path in snakemake.output}
-    modules = ["roofline.operators.gemm.cuda_products", BINDINGS]
-    if REGISTER_ONLY_DTYPES.keys() >= records.keys():
-        modules = []
+    has_products = records.keys() - REGISTER_ONLY_DTYPES.keys()
+    modules = ["roofline.operators.gemm.cuda_products", BINDINGS] if has_products else []
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for ceiling, path in records.items():
