@@ -25,7 +25,8 @@ UNREADABLE = (trace_json.OtherLayoutError, EOFError, OSError, zlib.error, *MISSH
 COLLECT = "collect one as `make place` prints"
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Input dims")  # the last of PyTorch 1.8
 COLLECTIVE_ARGS = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Ranks")
-LAUNCH_ARGS = ("device", "grid", "block", "bytes")
+KEPT_ARGS = dict.fromkeys(ON_GPU, ("device", "grid", "block", "bytes", *COLLECTIVE_ARGS))
+KEPT_ARGS["cpu_op"] = (*INPUTS, *COLLECTIVE_ARGS)
 RANK = re.compile(r"[\s_:-]*\d+$")  # what follows the name of a rank in a process that a merger named: `[TP00] 4711`
 
 
@@ -115,17 +116,12 @@ class _Reader:
     def _add(self, raw: dict) -> None:
         kind, args, thread = KINDS[raw["cat"]], raw.get("args") or {}, (raw.get("pid"), raw.get("tid"))
         trace, thread = self._by_thread.get(thread) or self._add_thread(thread)
-        start, duration = float(raw["ts"]), float(raw.get("dur", 0))
-        end = start + duration if duration > 0 else start
+        start = float(raw["ts"])
+        end = start + max(0.0, float(raw.get("dur", 0)))
         name = self._same.setdefault(raw["name"], raw["name"])
         operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
-        kept_args = {}
-        if kind in ON_GPU or kind == "cpu_op":
-            keys = INPUTS if kind == "cpu_op" else LAUNCH_ARGS
-            if "Collective name" in args:
-                keys += COLLECTIVE_ARGS
-            kept_args = {key: args[key] for key in keys if key in args}
-            kept_args = self._same.setdefault(orjson.dumps(kept_args), kept_args)
+        kept_args = {key: args[key] for key in KEPT_ARGS.get(kind, ()) if key in args}
+        kept_args = self._same.setdefault(orjson.dumps(kept_args), kept_args)
         event = Event(start, end, name, kind, thread, operator, correlation, kept_args)
         if kind in ON_GPU:
             trace.gpu.append(event)
