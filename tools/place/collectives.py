@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy
 from formulas.base import CallWork, Tensor, item_bytes
 
-from roofline.api import MemoryCeiling, Run
+from roofline.api import Run
 
 # NCCL; symmetric memory; the all-reduces of vLLM, TensorRT-LLM, FlashInfer, SGLang; DeepEP, NVSHMEM, userbuffers,
 # MSCCL; copies between cards.
@@ -54,16 +54,15 @@ def is_collective(name: str) -> bool:
 
 def find_link(run: Run, device: str) -> Link | None:
     """Return the fastest path from a card to another, one way: of those that were measured, else of the datasheet."""
-    measured = [
-        Link(ceiling.name, ceiling.gb_per_s)
-        for ceiling in run.roofline.ceilings
-        if isinstance(ceiling, MemoryCeiling) and ceiling.device == device and ceiling.level == "p2p"
-        if not ceiling.both_ways and not ceiling.doubt
-    ]
+    ceilings = [row for row in run.roofline.ceilings if row.device == device and row.kind == "memory"]
+    links = [row for row in ceilings if row.level == "p2p" and not row.both_ways and not row.doubt]
+    rates = {link.name: link.gb_per_s for link in links}
     if nvlink := run.devices[device].datasheet.nvlink:
-        measured = measured or [Link("NVLink's datasheet", nvlink.gb_per_s)]
-    fastest = max(measured, key=lambda link: link.gb_per_s, default=None)
-    return fastest and replace(fastest, all_reduces=tuple(sorted(_find_all_reduces(run, device).items())))
+        rates = rates or {"NVLink's datasheet": nvlink.gb_per_s}
+    if not rates:
+        return None
+    name = max(rates, key=rates.__getitem__)
+    return Link(name, rates[name], tuple(sorted(_find_all_reduces(run, device).items())))
 
 
 def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
