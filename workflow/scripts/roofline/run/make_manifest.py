@@ -25,8 +25,8 @@ from roofline.table.seals import find_violations, parse_time
 
 
 class RunTimes(NamedTuple):
-    """When a run was started and when it made its manifest, and the seconds of each run that made some of its outputs,
-    by when that was started."""
+    """The times of a run: when it was started, when it makes its manifest, and the seconds of all runs that made any of
+    its outputs, by when they were started."""
 
     started_at: str
     created_at: str
