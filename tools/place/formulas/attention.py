@@ -20,8 +20,7 @@ def attention_work(call: Call) -> CallWork | None:
     backward, places = call.name.endswith("backward"), PLACES[find_formula_key(call.name)]
     query, key, value = call.inputs[backward : backward + 3]
     sequence_axis, head_axis = (-2, -3) if "cudnn" in call.name else (-3, -2)
-    starts_place = places.get("starts", len(call.inputs))
-    starts = call.inputs[starts_place] if starts_place < len(call.inputs) else None
+    starts = call.argument(places["starts"]) if "starts" in places else None
     is_packed = isinstance(starts, Tensor) and starts.count > 1
     if len(query.dims) != 4 and not is_packed:
         return None
