@@ -15,7 +15,7 @@ from roofline.records.files import file_sha256, write_text
 from roofline.records.manifest_record import Manifest, Sources
 from roofline.records.operator_record import DataFile, JobRecord
 from roofline.report.derived import TABLE, derive
-from roofline.run.make_manifest import make_manifest
+from roofline.run.make_manifest import RunTimes, make_manifest
 from roofline.table.run_records import read_results
 
 DATA = "results/data/weights.bin"
@@ -99,10 +99,10 @@ class SmallRun:
 
     # -- its manifest
 
-    def manifest(self, usd_per_hour: float | None = None, **fields) -> Manifest:
-        known = {"settings": SETTINGS | {"cost": {"usd_per_hour": usd_per_hour}}, "asked": ASKED, "sources": SOURCES}
-        known |= {"run_started_at": f"{DAY}11:59:58+00:00", "created_at": MADE, "run_seconds": {}}
-        return make_manifest(self.root, self.paths, self.jobs, **known | fields)
+    def manifest(self, usd_per_hour: float | None = None, **times) -> Manifest:
+        given = {"settings": SETTINGS | {"cost": {"usd_per_hour": usd_per_hour}}, "asked": ASKED, "sources": SOURCES}
+        run = RunTimes(**{"started_at": f"{DAY}11:59:58+00:00", "created_at": MADE, "seconds": {}} | times)
+        return make_manifest(self.root, self.paths, self.jobs, run, **given)
 
     def write_manifest(self, **fields) -> Manifest:
         manifest = self.manifest(**fields)

@@ -114,8 +114,9 @@ def test_a_peak_lies_below_what_the_clock_allows(device, sealed, ceiling, refere
         assert 0.2 * peak.burst_tflops < peak.sustained_tflops < 1.2 * peak.burst_tflops
 
 
-BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "budget": TimingBudget(3, 64, 0.3)}
-ALONE = {"mixes": None, "cards": ["gpu0"], "load_program": None, "energy": False, "sustained_s": 1}
+TIMING = {"warmup": 3, "iterations": 64, "time_budget_s": 0.3}
+BANDWIDTH = {"size_mib": 1024, "transfer_size_mib": 64, "sweep_points": 1, "timing": TIMING}
+ALONE = {"mixes": None, "cards": ["gpu0"], "energy": False, "sustained_s": 1}
 
 
 @pytest.mark.parametrize(
@@ -127,13 +128,12 @@ ALONE = {"mixes": None, "cards": ["gpu0"], "load_program": None, "energy": False
         ("sweep", 0, 0),
     ],
 )
-def test_bandwidths_are_of_their_kind(sealed, level, low, high):
-    path, seals = sealed(Gemm())
+def test_bandwidths_are_of_their_kind(record, sealed, level, low, high):
+    _, seals = sealed(Gemm())
     bandwidth.open_device_once.cache_clear()  # a device that was opened since has the stream
-    task = bandwidth.BandwidthJob("gpu0", path, seals["device"], **BANDWIDTH, **ALONE)
-    record = bandwidth.measure_level(task, level)
-    assert level == "hbm" or not record.idle
-    for found in record.bandwidths:
+    measured = bandwidth.measure_level(record, level, seals["device"], BANDWIDTH | ALONE)
+    assert level == "hbm" or not measured.idle
+    for found in measured.bandwidths:
         assert bool(found.sustained) == (found.name in ("hbm_read", "hbm_copy"))
         assert low < found.gb_per_s < high
         assert found.checked_against and 1 <= len(found.trials) == found.search.tried <= found.search.offered
@@ -142,6 +142,6 @@ def test_bandwidths_are_of_their_kind(sealed, level, low, high):
             assert found.gb_per_s < 1.1 * found.datasheet_gb_per_s  # a sixteenth may have stayed in the L2
         if level in ("l1", "shared"):  # 32 lanes of 4 bytes
             assert 20 < found.gb_per_s * 1e3 / found.sm_clock_mhz / real_gpu().multiprocessors < 1.03 * 128
-    for sweep in record.sweeps:
+    for sweep in measured.sweeps:
         rates = [point.gb_per_s for point in sweep.points]
         assert rates[-1] < 0.8 * max(rates) and 1 <= len(sweep.plateaus) <= 4

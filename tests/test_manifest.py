@@ -73,7 +73,7 @@ def test_the_seconds_of_jobs_count_a_job_of_two_outputs_once(run):
 
 
 def test_a_partial_rerun_does_not_count_the_jobs_that_were_kept(run):
-    manifest = run.manifest(usd_per_hour=3.6, run_started_at=f"{DAY}12:00:21+00:00")
+    manifest = run.manifest(usd_per_hour=3.6, started_at=f"{DAY}12:00:21+00:00")
     times = manifest.times
     assert (times.first_start_at, times.span_s) == (f"{DAY}12:00:22+00:00", 78)
     assert times.cost_usd == pytest.approx(0.078)
@@ -97,7 +97,7 @@ def test_all_runs_that_made_what_is_here_count_without_the_time_between_them(run
     (tmp_path / "jobs.jsonl").write_text("\n".join(lines))
     seconds = run_seconds([PEAK, SCAN], tmp_path / "jobs.jsonl")
     assert seconds == {"A": 90.0, "C": 45.0}
-    times = run.manifest(usd_per_hour=36.0, run_seconds=seconds | {"D": 1.0}).times
+    times = run.manifest(usd_per_hour=36.0, seconds=seconds | {"D": 1.0}).times
     assert (times.run_count, times.total_span_s, times.total_cost_usd) == (3, 136.0, pytest.approx(1.36))
     assert describe_spending(times).startswith("3 runs, 2.3 minutes, $1.36")
 

@@ -68,16 +68,16 @@ def pair_devices(a: Sequence[Run], b: Sequence[Run], force: bool = False) -> tup
 
 def _other_methods(a: Iterable[Run], b: Iterable[Run], methods: Collection[int]) -> list[str]:
     """Return a line that names the ceilings of GPUs that both sides have, but not by a like method; [] without any."""
-    a_names, b_names = ([figure.name for run in side for figure in _unlike(run, methods)] for side in (a, b))
+    a_names, b_names = ([name for run in side for name in _list_unlike(run, methods)] for side in (a, b))
     names = [name for name in dict.fromkeys(a_names) if name in b_names]
     return [f"{join_words(names)}: other measuring method"] if names else []
 
 
-def _unlike(run: Run, methods: Collection[int]) -> list[Quantity]:
-    """Return the ceilings of a run's GPUs that these measuring methods do not give alike."""
-    gpus = [key for key, record in run.devices.items() if record.device_kind == "gpu"]
-    ceilings = [figure for figure in run.quantities if figure.device in gpus and not figure.kind.endswith("_time")]
-    return [figure for figure in ceilings if not is_comparable(figure.key, methods)]
+def _list_unlike(run: Run, methods: Collection[int]) -> list[str]:
+    """Return the names of the ceilings of a run's GPUs that these measuring methods do not give alike."""
+    unlike = [figure for figure in run.quantities if not is_comparable(figure.key, methods)]
+    ceilings = [figure for figure in unlike if not figure.kind.endswith("_time")]
+    return [figure.name for figure in ceilings if run.devices[figure.device].device_kind == "gpu"]
 
 
 def _group_devices(a: Devices, b: Devices, traits: Iterable[str]) -> tuple[list[DeviceGroup], Devices, Devices]:

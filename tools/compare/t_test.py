@@ -138,9 +138,8 @@ def _figure(pair: ComparedPair, quantity: Quantity, runs: Spread | None, cards: 
         reasons.append(f"the variation between {groups} is unknown; lists of two or more per side would show it")
     reason = next(filter(None, reasons), None)
     ratio = _mean(b) / _mean(a)
-    facts = {"device": pair.name, "key": quantity.key, "name": quantity.name, "kind": quantity.kind}
-    facts |= {"unit": quantity.unit, "higher_is_better": quantity.higher_is_better}
-    facts |= {"a": list(chain.from_iterable(a)), "b": list(chain.from_iterable(b))}
+    facts = {name: getattr(quantity, name) for name in ("key", "name", "kind", "unit", "higher_is_better")}
+    facts |= {"device": pair.name, "a": list(chain.from_iterable(a)), "b": list(chain.from_iterable(b))}
     figure = ComparedQuantity(**facts, margin=MARGINS.get(quantity.kind, MARGIN), ratio=ratio, reason=reason)
     return figure, (None if reason else Difference(math.log(ratio), *error))
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from math import fsum  # the same in every version of Python
 
 from architecture import Model, Part
-from exchange import CardLink
 from number_formats import SUBSTITUTE_DTYPES, NumberFormat
 from operations import ModelOperation, step_operations
-from split import SplitModel
+from split import CardLink, SplitModel
 
 from roofline.api import DTYPES, datasheets
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bound import CardCeilings, CardLimits, datasheet_ceilings
-from exchange import CardLink
+from split import CardLink
 
 import roofline.api as api
 
@@ -77,19 +77,19 @@ def _find_link(run: api.Run, device: str) -> CardLink | None:
 def load_datasheet_card(name: str) -> CardLimits:
     """Return a card by its datasheet; a part of its name will do. Raises UserError for an unknown name."""
     sheets = api.datasheets.read_datasheets(DATASHEETS)
-    cards = {device_name: card for card in sheets["cards"].values() for device_name in card["device_names"]}
-    similar = [device_name for device_name in cards if name.lower() in device_name.lower()]
-    if name not in cards and len(similar) != 1:
+    names = [device_name for card in sheets["cards"].values() for device_name in card["device_names"]]
+    similar = [name] if name in names else [known for known in names if name.lower() in known.lower()]
+    if len(similar) != 1:
         hint = f"did you mean {' or '.join(similar)}? " if 0 < len(similar) <= MOST_SUGGESTIONS else ""
         raise api.UserError(
             f"{name}: neither a run nor a card of config/datasheets.yaml; {hint}"
             "allowed: a folder or archive of a run, or a card named there"
         )
-    name = name if name in cards else similar[0]
+    card_id, card = api.datasheets.find_card_model(sheets, similar[0])
     origin, memory_ceiling = "by its datasheet, not measured", "the bandwidth of the datasheet"
-    memory_bytes = api.datasheets.nominal_memory_bytes(cards[name])
-    ceilings = datasheet_ceilings(cards[name])
-    links = next((count for key, count in sheets["nvlinks"].items() if sheets["cards"][key] is cards[name]), 0)
-    gb_per_s = links * sheets["nvlink"][cards[name]["compute_capability"]]["gb_per_s"] if links else 0
-    link = CardLink(gb_per_s, "the datasheet's NVLinks") if links else None
-    return CardLimits(name, origin, memory_bytes, memory_ceiling, ceilings, datasheet_tflops=ceilings.tflops, link=link)
+    memory_bytes, ceilings, link = api.datasheets.nominal_memory_bytes(card), datasheet_ceilings(card), None
+    if links := sheets["nvlinks"].get(card_id):
+        gb_per_s = links * sheets["nvlink"][card["compute_capability"]]["gb_per_s"]
+        link = CardLink(gb_per_s, "the datasheet's NVLinks")
+    limits = similar[0], origin, memory_bytes, memory_ceiling, ceilings
+    return CardLimits(*limits, datasheet_tflops=ceilings.tflops, link=link)

@@ -8,12 +8,12 @@ multiplied. Blocks that write it leave the sums of its squares, by which the nex
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy
 from dense import DenseModel, rotation_table
 from families import DESCRIPTIONS_FILE
-from step_products import ADDED, GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 
 from reference import select_layer
 from roofline.api import LANES_PER_WARP, Array, Case, Constant, CostTerms, CudaImplementation, Device, Operator
@@ -21,6 +21,13 @@ from roofline.api import attention_kernel as attention
 from roofline.api import gpu_host_constants as host_constants
 from roofline.api import product_kernel as products
 
+KERNELS = Path(__file__).parent / "kernels"
+SOURCES = {name: KERNELS / f"step_{name}.cu" for name in products.KERNELS}
+QKV, ADDED, GATED, NONE = range(4)  # as step_epilogue.cuh numbers them
+SIZES = (*((name, "i4") for name in ("heads", "key_heads", "context", "parts")), ("eps", "f4"))
+CACHE_TENSORS = ("keys", "values", "keys_scales", "values_scales")
+NORM_TENSORS = ("query_norm", "key_norm", "norm")  # the weights of norms
+TENSORS = ("y", "stream", "g", "squares", "next_squares", *CACHE_TENSORS, "turns", "bias", *NORM_TENSORS)
 EMBED = KERNELS / "embed.cu"
 EMBED_THREADS = 512  # a block embeds one row
 NUMBERS_PER_SQUARE_SUM = 128  # of a row, in embed.cu
@@ -115,22 +122,35 @@ class Chain(CudaImplementation):
 
     # -- launches
 
+    @property
+    def embedded_parts(self) -> int:
+        """The sums of squares that the embedding leaves of each row."""
+        return self.model.hidden // NUMBERS_PER_SQUARE_SUM
+
     def make_launches(self) -> list[Launch]:
         """Return the launches of one step, in their order."""
         model, weights = self.model, self.weights
-        launches, squares_parts = [self._make_embed()], model.hidden // NUMBERS_PER_SQUARE_SUM
+        launches, squares_parts = self._make_start(), self.embedded_parts
         for layer in range(model.layers):
             arrays = {**select_layer(weights, layer), "turns": self.rotations}
             next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
             heads = {name: array for name, array in arrays.items() if name in TENSORS}
             qkv = self._make_normed_product(QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
             attend = self._make_attention(arrays)
-            output, squares_parts = self._make_added_product(self.attended, arrays["o"], arrays["middle_norm"])
+            output, squares_parts = self._make_addition(self.attended, arrays["o"], arrays["middle_norm"])
             gate_up = self._make_normed_product(GATED, squares_parts, arrays["gate_up"], y=self.gated)
-            down, squares_parts = self._make_added_product(self.gated, arrays["down"], next_norm)
-            launches += [qkv, attend, output, gate_up, down]
+            down, squares_parts = self._make_addition(self.gated, arrays["down"], next_norm)
+            launches += [qkv, attend, *output, gate_up, *down]
         head = self._make_normed_product(NONE, squares_parts, weights["head"], y=self.logits)
-        return [*launches, head]
+        return [*launches, head, *self._make_end()]
+
+    def _make_start(self) -> list[Launch]:
+        """Return the launches before the first layer."""
+        return [self._make_embed()]
+
+    def _make_end(self) -> list[Launch]:
+        """Return the launches after the head."""
+        return []
 
     def _make_embed(self) -> Launch:
         defines = (products.half_type_option(self.case.dtype), f"-DROWS={self.rows}")
@@ -150,10 +170,11 @@ class Chain(CudaImplementation):
         launch, _ = self._make_product(kind, self.scaled, weights, squares_parts, squares=self.squares, **tensors)
         return launch
 
-    def _make_added_product(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[Launch, int]:
-        """Return a product that is added to the stream, and how many sums of squares it leaves of each row."""
+    def _make_addition(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[list[Launch], int]:
+        """Return what adds a product to the stream, and how many sums of squares it leaves of each row."""
         tensors = {"y": self.scaled, "stream": self.stream, "next_squares": self.squares, "g": next_norm}
-        return self._make_product(ADDED, inputs, weights, 0, **tensors)
+        launch, squares_parts = self._make_product(ADDED, inputs, weights, 0, **tensors)
+        return [launch], squares_parts
 
     def _make_product(
         self, kind: int, inputs: Array, weights: Array, squares_parts: int, **tensors: Array
@@ -198,3 +219,14 @@ def step_costs(model: DenseModel, rows: int) -> CostTerms:
     extra = {"x_number_s": x_numbers} if rows > products.FEW_ROWS else {}
     calls, start = {"graph_launch_s": 1.0}, {"kernel_start_s": kernels}
     return CostTerms(calls=calls, start=start, extra=extra, share="stream_share")
+
+
+def step_epilogue(kind: int, head_size: int, *, norms: bool, bias: bool, fp8_cache: bool) -> products.Epilogue:
+    """Return the epilogue QKV, ADDED, GATED or NONE.
+
+    With QKV, queries and keys of heads are normalised where `norms` is set, a bias is added where `bias` is, and keys
+    and values are written as FP8 where `fp8_cache` is.
+    """
+    flags = {"HEAD_NORMS": norms and kind == QKV, "BIAS": bias, "FP8_CACHE": fp8_cache}
+    macros = {"EPILOGUE": kind, "HEAD_SIZE": head_size, **flags}
+    return products.Epilogue(SOURCES, SIZES, TENSORS, tuple((name, int(value)) for name, value in macros.items()))

@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import config_file
 import numpy
 from architecture import Model
-from chain import GPU_CONSTANTS, Chain
+from chain import CACHE_TENSORS, GPU_CONSTANTS, Chain
 from dense import DenseModel, read_dense
 from number_formats import PLAIN_FORMATS, NumberFormat
 from operations import ModelOperation, step_operations
 from pydantic import AfterValidator, Field
-from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, run_step, select_layer, to_float64
@@ -120,12 +119,16 @@ class DecodeStep(api.Operator):
         The first layer is checked for as many sequences as the host has memory for, and the head is applied to the
         result of the last layer.
         """
-        layer_error = self._check_first_layer(implementation)
+        errors, compared = self._check_layers(implementation)
         seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
         head_check = self.compare(implementation, scope, 0, implementation.logits)
-        compared = "the first layer, and the head on the last one's result, against float64"
-        error = max(head_check.relative_error, layer_error)
+        error = max(head_check.relative_error, *errors)
         return head_check.model_copy(update={"compared": compared, "relative_error": error}), seconds
+
+    def _check_layers(self, chain: api.Implementation) -> tuple[list[float], str]:
+        """Return the errors of layers that were checked, and what they and the head are compared with, in words."""
+        compared = "the first layer, and the head on the last one's result, against float64"
+        return [self._check_first_layer(chain)], compared
 
     def _check_first_layer(self, chain: Chain) -> float:
         """Run the embedding and the first layer, and return their relative error. Raises ArithmeticError."""

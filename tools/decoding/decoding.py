@@ -31,12 +31,11 @@ from bound import CardLimits, DecodeStepBound, NoCeiling, Steps, bound_steps
 from card_limits import load_card, set_prices
 from config_file import BadModel
 from dense import NotDense, read_dense
-from exchange import START_S
 from families import MODEL_TYPES
 from number_formats import CACHE_DTYPES, PLAIN_FORMATS, NumberFormat
 from questions import GenerationRequest, Speculation
 from speed_tables import MeasuredStep, MeasuredSteps
-from split import MOST_CARDS
+from split import MOST_CARDS, START_S
 
 import roofline.api as api
 

@@ -6,13 +6,16 @@ and one after the MLP add them up. The vocabulary is divided: an all-reduce comp
 logits.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 
+import numpy
 from architecture import Attention, Matrix, Model, ModelLayer
 from config_fields import BadModel
-from exchange import CardLink
+
+from roofline.api import bound_all_reduce_s
 
 MOST_CARDS = 8  # of one host
 # By the last part of a matrix's name; all others are on every card, such as norms and routers.
@@ -20,7 +23,49 @@ DIVIDED_OUTPUTS = {"q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "c
 DIVIDED_OUTPUTS |= {f"in_proj_{name}" for name in ("qkvz", "ba", "qkv", "z", "b", "a")}
 OF_KEY_HEADS = {"k_proj", "v_proj"}
 DIVIDED_INPUTS = {"o_proj", "out_proj", "down_proj"}
+# Numbers of an attention.
+DIVIDED_BY_CARDS = ("multiply_adds", "state_bytes", "state_multiply_adds", "heads")
+DIVIDED_BY_KEY_HEADS = ("cached_numbers", "read_numbers")
 ALL_REDUCES_PER_LAYER, SINGLE_ALL_REDUCES = 2, 1  # the single one is of the embedding
+# The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
+# (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08).
+START_S = 2.25e-6
+
+
+@dataclass(frozen=True)
+class CardLink:
+    """The link of a card to the others of its host. `all_reduces`: seconds by bytes, by the number of cards."""
+
+    gb_per_s: float  # in one direction, while the other direction is as busy
+    origin: str  # of it
+    all_reduces: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+
+    def all_reduce_s(self, cards: int, size_bytes: int) -> float:
+        """Return the seconds of an all-reduce: as measured for so many cards, between its sizes along a line.
+
+        Otherwise the estimate: a start, and the least time of the bytes on the link.
+        """
+        if times := self.all_reduces.get(cards):
+            return interpolate(times, size_bytes)
+        return START_S + bound_all_reduce_s(size_bytes, self.gb_per_s, cards)
+
+    def gather_s(self, cards: int, size_bytes: int) -> float:
+        """Return the estimated seconds until a card has the parts of all others: a start, and what it receives."""
+        return START_S + size_bytes * (cards - 1) / cards / (self.gb_per_s * 1e9)
+
+    def origin_of(self, cards: int) -> str:
+        """Return where the times of all-reduces are from: measured or estimated."""
+        return "measured" if cards in self.all_reduces else "estimated"
+
+
+def interpolate(seconds_by_bytes: Mapping[int, float], size_bytes: int) -> float:
+    """Return the seconds of a size from those of others: along a line between two, in proportion above the largest.
+
+    Below the smallest they are those of the smallest.
+    """
+    sizes = sorted(seconds_by_bytes)
+    seconds = numpy.interp(size_bytes, sizes, [seconds_by_bytes[size] for size in sizes])
+    return float(seconds) * max(1.0, size_bytes / sizes[-1])
 
 
 @dataclass(frozen=True)
@@ -95,14 +140,7 @@ def _split_attention(attention: Attention, key_share: tuple[int, int], cards: in
     """Return the attention of one card. The latent of latent attention, which has no K/V heads, is on every card."""
     kept, all_heads = key_share if attention.key_heads else (1, 1)
     unabsorbed = attention.unabsorbed_multiply_adds
-    return replace(
-        attention,
-        cached_numbers=attention.cached_numbers * kept // all_heads,
-        read_numbers=attention.read_numbers * kept // all_heads,
-        multiply_adds=attention.multiply_adds // cards,
-        unabsorbed_multiply_adds=unabsorbed and unabsorbed // cards,
-        state_bytes=attention.state_bytes // cards,
-        state_multiply_adds=attention.state_multiply_adds // cards,
-        heads=attention.heads // cards,
-        key_heads=kept if attention.key_heads else 0,
-    )
+    changes = {name: getattr(attention, name) // cards for name in DIVIDED_BY_CARDS}
+    changes |= {name: getattr(attention, name) * kept // all_heads for name in DIVIDED_BY_KEY_HEADS}
+    changes["unabsorbed_multiply_adds"] = unabsorbed and unabsorbed // cards
+    return replace(attention, **changes, key_heads=kept if attention.key_heads else 0)

@@ -13,11 +13,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy
-from chain import GPU_CONSTANTS, NUMBERS_PER_SQUARE_SUM, STORE_OUTPUTS, Chain, Launch, step_costs
+from chain import CACHE_TENSORS, GPU_CONSTANTS, KERNELS, NONE, STORE_OUTPUTS, Chain, Launch, step_costs
 from dense import DenseModel
-from step_products import CACHE_TENSORS, GATED, KERNELS, NONE, QKV, TENSORS
 
-from reference import select_layer
 from roofline.api import Array, Case, Constant, CostTerms, CudaDevice, CudaImplementation, Operator, UnsupportedError
 from roofline.api import product_kernel as products
 
@@ -57,28 +55,17 @@ class CardChain(Chain):
         freed before a search for cycles."""
         self.peer_inboxes, self.peer_logits, self.peer_flags = peer.inboxes, peer.all_logits, peer.flags
 
-    def make_launches(self) -> list[Launch]:
-        """Return the launches of one step, in their order."""
-        model, weights, self.exchanges = self.model, self.weights, 0
-        launches = [self._make_embed(), self.make_all_reduce(weights["0.input_norm"], begins=True)]
-        squares_parts = model.hidden // NUMBERS_PER_SQUARE_SUM
-        for layer in range(model.layers):
-            arrays = {**select_layer(weights, layer), "turns": self.rotations}
-            next_norm = weights.get(f"{layer + 1}.input_norm", weights["last_norm"])
-            heads = {name: array for name, array in arrays.items() if name in TENSORS}
-            qkv = self._make_normed_product(QKV, squares_parts, arrays["qkv"], y=self.query, **heads)
-            attend = self._make_attention(arrays)
-            output = self._make_part(self.attended, arrays["o"])
-            gate_up = self._make_normed_product(GATED, squares_parts, arrays["gate_up"], y=self.gated)
-            down = self._make_part(self.gated, arrays["down"])
-            launches += [qkv, attend, output, self.make_all_reduce(arrays["middle_norm"])]
-            launches += [gate_up, down, self.make_all_reduce(next_norm)]
-        head = self._make_normed_product(NONE, squares_parts, weights["head"], y=self.logits)
-        return [*launches, head, self.make_gather()]
+    def _make_start(self) -> list[Launch]:
+        self.exchanges = 0
+        return [self._make_embed(), self.make_all_reduce(self.weights["0.input_norm"], begins=True)]
 
-    def _make_part(self, inputs: Array, weights: Array) -> Launch:
-        """Return a product that leaves the card's part of a sum."""
-        return self._make_product(NONE, inputs, weights, 0, y=self.part)[0]
+    def _make_addition(self, inputs: Array, weights: Array, next_norm: Array) -> tuple[list[Launch], int]:
+        """Return the product that leaves the card's part of a sum, and the exchange that adds both parts."""
+        part, _ = self._make_product(NONE, inputs, weights, 0, y=self.part)
+        return [part, self.make_all_reduce(next_norm)], self.embedded_parts
+
+    def _make_end(self) -> list[Launch]:
+        return [self.make_gather()]
 
     def _make_embed(self) -> Launch:
         vocabulary, inputs = self.model.vocabulary, (self.weights["tokens"], self.weights["embedding"])

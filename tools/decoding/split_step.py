@@ -5,12 +5,11 @@ from typing import ClassVar
 
 import numpy
 from architecture import Model
-from chain import Chain
+from chain import CACHE_TENSORS, Chain
 from decode_step import CACHE_SEED_OFFSET, MOST_CACHED, MOST_COMPARED, DecodeStep, cache_format
 from dense import DenseModel
 from split import SplitModel
 from split_chain import SPLIT_CARDS, SPLIT_CONSTANTS, CardChain, SplitChain, join_layer, join_shards, split_dense
-from step_products import CACHE_TENSORS
 
 import roofline.api as api
 from reference import normalise, random_cache, random_weights, run_layer, select_layer, to_float64
@@ -53,20 +52,13 @@ class SplitStep(DecodeStep):
                 card.synchronize()
         return {"devices": devices, **dict(enumerate(arrays))}
 
-    def check(self, implementation: api.Implementation, scope: str | None) -> tuple[api.Check, float]:
-        """Check the first layer, then run the step and check its head. If one card has room for the whole model, every
-        layer and all logits are compared with those of one card. Returns the check and the seconds of the step.
-        """
-        errors = [self._check_first_layer(implementation)]
-        compared = "the first layer, and the head on the last one's result, against float64"
-        if whole := self._join_on_one_card(implementation):
-            errors += self._compare_layers(implementation, whole)
+    def _check_layers(self, chain: SplitChain) -> tuple[list[float], str]:
+        """Check the first layer, and every layer and all logits if one card has room for the whole model, too."""
+        errors, compared = super()._check_layers(chain)
+        if whole := self._join_on_one_card(chain):
+            errors += self._compare_layers(chain, whole)
             compared += "; every layer and all logits against one card's, from the same stream"
-            del whole
-        seconds = implementation.device.time_steps(implementation.step(scope), 1)[0]
-        head_check = self.compare(implementation, scope, 0, implementation.logits)
-        error = max(head_check.relative_error, *errors)
-        return head_check.model_copy(update={"compared": compared, "relative_error": error}), seconds
+        return errors, compared
 
     def _check_first_layer(self, chain: SplitChain) -> float:
         """Run the embedding, the first layer and the gather, and return the layer's error. Raises ArithmeticError."""
@@ -93,7 +85,8 @@ class SplitStep(DecodeStep):
         """Compare the logits with float64, of a large head every n-th. Both cards must have the same, all finite."""
         chain = implementation
         chain.synchronize()
-        logits, streams = ([_to_float64(card, array) for card, array in pairs] for pairs in _results(chain))
+        logits = [_to_float64(card, card.all_logits) for card in chain.cards]
+        streams = [_to_float64(card, card.stream) for card in chain.cards]
         if not all(numpy.array_equal(first, second) for first, second in (logits, streams)):
             raise ArithmeticError(f"{self.name}, {chain.case}: the two cards have different results")
         half = chain.cards[0].model
@@ -149,11 +142,6 @@ class SplitStep(DecodeStep):
         whole_launches[-1]()
         result, expected = (_to_float64(whole, logits) for logits in (chain.logits, whole.logits))
         return [*errors, self._require_close(chain, "the logits", result, expected)]
-
-
-def _results(chain: SplitChain) -> tuple[list, list]:
-    """Return the logits and the streams of both cards, each with its card."""
-    return [(card, card.all_logits) for card in chain.cards], [(card, card.stream) for card in chain.cards]
 
 
 def _to_float64(card: Chain, array: api.Array) -> numpy.ndarray:

@@ -1,6 +1,8 @@
 """make health ADD=ARCHIVE: add the runs of an archive or a results folder to reference/cards/."""
 
-from against_known import power_figures
+from typing import Any
+
+from against_known import measured_energy, power_figures
 
 import roofline.api as api
 
@@ -28,16 +30,11 @@ def add_run(source: str) -> list[str]:
 
 def joules(roofline: api.Roofline, device: str) -> dict[str, float]:
     """Return the joules per FLOP and byte of the device's sustained loads, and the fitted ones, by their keys."""
-    found = {}
-    for ceiling in roofline.ceilings:
-        if ceiling.device == device and ceiling.energy and not ceiling.energy.reason:
-            found[f"{ceiling.name}/joules_per_flop"] = ceiling.energy.joules_per_flop
-            found[f"{ceiling.name}/joules_per_byte"] = ceiling.energy.joules_per_byte
-    for fit in roofline.energy_fits:
-        if fit.device == device:
-            found[f"energy_fit/{fit.dtype}/joules_per_flop"] = fit.joules_per_flop
-            found[f"energy_fit/{fit.dtype}/joules_per_byte"] = fit.joules_per_byte
-    return {key: value for key, value in found.items() if value}
+    sources: dict[str, Any] = measured_energy(roofline, device)
+    sources |= {f"energy_fit/{fit.dtype}": fit for fit in roofline.energy_fits if fit.device == device}
+    fields = ("joules_per_flop", "joules_per_byte")
+    joules = {f"{name}/{field}": getattr(source, field) for name, source in sources.items() for field in fields}
+    return {key: value for key, value in joules.items() if value}
 
 
 def drawn_errors(roofline: api.Roofline, device: str) -> api.DrawnErrors | None:
@@ -47,14 +44,14 @@ def drawn_errors(roofline: api.Roofline, device: str) -> api.DrawnErrors | None:
         return None
     all_hashes = roofline.devices[device].constants_sha256
     constants_sha256 = {cell.operator: all_hashes[cell.operator] for cell in undoubted}
-    gpu_time: dict[str, list[float]] = {}
-    cpu_time: dict[str, list[float]] = {}
-    for cell in undoubted:
-        pairs = [(gpu_time, cell.sealed_gpu_time_error), (cpu_time, cell.sealed_cpu_time_error)]
-        for errors, error in pairs:
-            if error is not None:
-                errors.setdefault(f"{cell.operator}/{cell.implementation}", []).append(float(f"{error:.3g}"))
-    return api.DrawnErrors(constants_sha256=constants_sha256, gpu_time=gpu_time, cpu_time=cpu_time)
+    by_implementation = api.group_by(undoubted, lambda cell: f"{cell.operator}/{cell.implementation}")
+    errors: dict[str, dict[str, list[float]]] = {"gpu_time": {}, "cpu_time": {}}
+    for name, cells in by_implementation.items():
+        for time, by_name in errors.items():
+            values = [getattr(cell, f"sealed_{time}_error") for cell in cells]
+            if rounded := [float(f"{value:.3g}") for value in values if value is not None]:
+                by_name[name] = rounded
+    return api.DrawnErrors(constants_sha256=constants_sha256, **errors)
 
 
 def make_card_run(run: api.Run, device: str) -> api.CardRun:

@@ -1,7 +1,7 @@
 """The ceilings of a card against every other known card of its model."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from verdict import ANOTHER, HealthRow
 
@@ -45,12 +45,16 @@ def rank_ceilings(quantities: Iterable[api.Quantity], runs: Sequence[api.CardRun
     return rank_figures([(ceiling.key, ceiling.value, ceiling.unit) for ceiling in ceilings], runs)
 
 
+def measured_energy(roofline: api.Roofline, device: str) -> dict[str, Any]:
+    """Return the energy of the sustained loads of a card, as far as its energy counter gave it, by ceiling."""
+    rows = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
+    return {row.name: row.energy for row in rows if row.energy and not row.energy.reason}
+
+
 def power_figures(roofline: api.Roofline, device: str) -> list[Figure]:
     """Return the power of the idle card and of its sustained loads, as far as the energy counter gave them."""
     power_w = {"idle/power_w": roofline.devices[device].idle_power_w}
-    for ceiling in roofline.ceilings:
-        if ceiling.device == device and ceiling.energy and not ceiling.energy.reason:
-            power_w[f"{ceiling.name}/power_w"] = ceiling.energy.power_w
+    power_w |= {f"{name}/power_w": energy.power_w for name, energy in measured_energy(roofline, device).items()}
     return [(key, value, "W") for key, value in power_w.items() if value]
 
 

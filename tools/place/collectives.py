@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy
-from formulas.base import Tensor, item_bytes
+from formulas.base import CallWork, Tensor, item_bytes
 
-from roofline.api import MemoryCeiling, Run
+from roofline.api import Run
 
 # NCCL; symmetric memory; the all-reduces of vLLM, TensorRT-LLM, FlashInfer, SGLang; DeepEP, NVSHMEM, userbuffers,
 # MSCCL; copies between cards.
@@ -19,6 +19,7 @@ KERNELS = re.compile(
     re.IGNORECASE,
 )
 ALL_REDUCE = r"all_?reduce|cross_device_reduce|quick_?reduce|lamport|one_?shot|two_?shot"
+PAIR_ALL_REDUCE = "all_reduce"  # the family of those of two cards, whose times are measured
 # The least that a link carries in one direction, by the bytes of the whole buffer, among n cards; the first that
 # matches. An all-reduce is a ring, or the switch adds up.
 TRAFFIC: dict[str, Callable[[int], float]] = {
@@ -36,8 +37,6 @@ class Link:
     name: str
     gb_per_s: float
     all_reduces: tuple[tuple[int, float], ...] = ()  # bytes and seconds, of two cards
-    kind: str = "memory"
-    sm_clock_mhz: None = None
 
     def all_reduce_s(self, size_bytes: float) -> float | None:
         """Return the seconds that two cards were measured to take, between two sizes in proportion; None beyond."""
@@ -55,16 +54,15 @@ def is_collective(name: str) -> bool:
 
 def find_link(run: Run, device: str) -> Link | None:
     """Return the fastest path from a card to another, one way: of those that were measured, else of the datasheet."""
-    measured = [
-        Link(ceiling.name, ceiling.gb_per_s)
-        for ceiling in run.roofline.ceilings
-        if isinstance(ceiling, MemoryCeiling) and ceiling.device == device and ceiling.level == "p2p"
-        if not ceiling.both_ways and not ceiling.doubt
-    ]
+    ceilings = [row for row in run.roofline.ceilings if row.device == device and row.kind == "memory"]
+    links = [row for row in ceilings if row.level == "p2p" and not row.both_ways and not row.doubt]
+    rates = {link.name: link.gb_per_s for link in links}
     if nvlink := run.devices[device].datasheet.nvlink:
-        measured = measured or [Link("NVLink's datasheet", nvlink.gb_per_s)]
-    fastest = max(measured, key=lambda link: link.gb_per_s, default=None)
-    return fastest and replace(fastest, all_reduces=tuple(sorted(_find_all_reduces(run, device).items())))
+        rates = rates or {"NVLink's datasheet": nvlink.gb_per_s}
+    if not rates:
+        return None
+    name = max(rates, key=rates.__getitem__)
+    return Link(name, rates[name], tuple(sorted(_find_all_reduces(run, device).items())))
 
 
 def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
@@ -75,17 +73,8 @@ def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
     return dict(sorted(times_s, reverse=True))  # of a size, the fastest comes last and stays
 
 
-@dataclass(frozen=True)
-class Carried:
-    """The work of a card's link for a collective."""
-
-    size_bytes: float
-    shape: str  # the whole buffer, and the cards
-    is_all_reduce: bool  # of two cards
-
-
-def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | None:
-    """Return what a link carries for a collective; None if its size was not recorded.
+def count_carried(name: str, args: dict, tensors: list[Tensor]) -> tuple[CallWork, str] | None:
+    """Return what a link carries for a collective, and PAIR_ALL_REDUCE or ""; None if its size was not recorded.
 
     The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors. Raises
     UnknownTypeError.
@@ -100,4 +89,5 @@ def count_carried(name: str, args: dict, tensors: list[Tensor]) -> Carried | Non
     if pattern is None or not buffer_bytes:
         return None
     shape = f"{buffer_bytes} bytes, {cards} cards"
-    return Carried(TRAFFIC[pattern](cards) * buffer_bytes, shape, pattern == ALL_REDUCE and cards == 2)
+    family = PAIR_ALL_REDUCE if pattern == ALL_REDUCE and cards == 2 else ""
+    return CallWork(0, TRAFFIC[pattern](cards) * buffer_bytes, 0, shape=shape), family

@@ -29,17 +29,7 @@ import trace_events
 import trace_page
 import trace_rows
 
-from roofline.api import (
-    RESULTS,
-    Run,
-    UserError,
-    exit_with,
-    figure_style,
-    ncu,
-    open_run,
-    wrap_for_terminal,
-    write_text,
-)
+from roofline.api import RESULTS, Run, UserError, exit_with, figure_style, ncu, open_run, wrap_for_terminal, write_text
 
 PLACED, NAME = RESULTS / "placed", "placement"
 REFERENCE = "reference/nvidia-h200"
@@ -54,9 +44,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make place", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("report", nargs="?", metavar="REPORT", help="a .ncu-rep file")
     parser.add_argument(
-        "--trace",
-        metavar="TRACE",
-        help="a Chrome trace of torch.profiler, .json or .json.gz, and others that it takes shapes from",
+        "--trace", metavar="TRACE", help="of torch.profiler, .json or .json.gz, and others that it takes shapes from"
     )
     parser.add_argument("--card", default=str(RESULTS), metavar="CARD", help="a run on the same model of card")
     options = parser.parse_args(arguments)

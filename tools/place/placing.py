@@ -115,13 +115,12 @@ class RoofModel:
 
     def roof_of_link(self, moved: float, link: Link, is_all_reduce: bool) -> LaunchRoof:
         """Return the roof of bytes that a link between GPUs carries, of an all-reduce the time that was measured."""
-        least_s = link.all_reduce_s(moved) if is_all_reduce else None
-        if least_s is None:
-            return self._roof("link", link, moved)
-        share = least_s / self.mean_s if self.mean_s else None
-        return LaunchRoof("link", "all_reduce", moved, least_s, share)
+        measured_s = link.all_reduce_s(moved) if is_all_reduce else None
+        name = "all_reduce" if measured_s else link.name
+        least_s = measured_s or moved / (link.gb_per_s * 1e9)
+        return LaunchRoof("link", name, moved, least_s, least_s / self.mean_s if self.mean_s else None)
 
-    def _roof(self, level: str, ceiling: api.Ceiling | Link | None, amount: float) -> LaunchRoof:
+    def _roof(self, level: str, ceiling: api.Ceiling | None, amount: float) -> LaunchRoof:
         if ceiling is None:
             return LaunchRoof(level, None, amount)
         rate = ceiling.tflops * 1e12 if ceiling.kind == "compute" else ceiling.gb_per_s * 1e9

@@ -19,7 +19,6 @@ ACCUMULATE = "torch::autograd::AccumulateGrad"
 NUMBER = re.compile(r"_\d+$")
 NESTED_LIMIT = 200  # operators that are searched for the one around a launch
 NO_OPERATOR, IN_GRAPH = "kernels without an operator", "kernels of a CUDA graph that ran with no shape outside"
-ALL_REDUCE = "all_reduce"  # of two cards
 NO_SIZE = "collectives without a recorded size"
 UNKNOWN = (NO_OPERATOR, IN_GRAPH, NO_SIZE)  # what a kernel of a graph lacks, unless it ran outside
 
@@ -32,7 +31,7 @@ class CallLabel:
     shape: str = ""
     work: CallWork | None = None
     lacking: str | None = None  # what has no formula
-    family: str = ""  # of its formula, which is the name of its file, or ALL_REDUCE
+    family: str = ""  # of its formula, which is the name of its file, or that of a collective
     kind: str = "operator"  # operator, collective, idle, or copy: between host and device
     inferred: bool = False  # of a CUDA graph: taken from the same kernel outside, in their order
 
@@ -60,20 +59,19 @@ def label_events(trace: Trace, events: Sequence[Event], others: Iterable[Trace] 
 
 
 def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
-    nesting = Nesting(trace)
-    callers = [_find_caller(trace, nesting, event) for event in events]
+    callers = [_find_caller(trace, event) for event in events]
     # A collective and a copy over the link are calls by themselves.
     alone = [is_collective(event.name) or bool(OVER_LINK.search(event.name)) for event in events]
     keys = [(place,) if alone[place] else caller or (place,) for place, caller in enumerate(callers)]
     communications = Counter(caller for caller, is_alone in zip(callers, alone, strict=True) if is_alone)
-    gradients = Gradients(trace.operators.values())
+    gradients = _list_gradients(trace.operators.values())
     labels: Labels = {}
     label_by_arguments: dict[tuple, CallLabel] = {}
     for places in group_by(range(len(events)), keys.__getitem__).values():
         longest = max(places, key=lambda place: events[place].end - events[place].start)
         operator, event = trace.operators.get(callers[longest]), events[longest]
         launched = [events[place].args for place in places]
-        sizes = gradients.before(operator) if operator else ()
+        sizes = gradients.get(callers[longest], ())
         if alone[longest] and communications[callers[longest]] > 1:
             operator = None  # its tensors are not those of each collective
         arguments = operator and (operator.name, id(operator.args)), event.name, tuple(map(id, launched)), sizes
@@ -85,25 +83,20 @@ def _label_calls(trace: Trace, events: Sequence[Event]) -> Labels:
     return labels
 
 
-class Gradients:
-    """The sizes of the gradients of a trace, for operators on lists that are recorded without sizes."""
-
-    def __init__(self, operators: Iterable[Event]):
-        accumulated = (operator for operator in operators if operator.name == ACCUMULATE)
-        self._accumulated = sorted(accumulated, key=lambda operator: operator.start)
-        self._starts = [operator.start for operator in self._accumulated]
-        self._list_starts = sorted(operator.start for operator in operators if _lacks_sizes(operator))
-
-    def before(self, operator: Event) -> tuple[int, ...]:
-        """Return the elements of each gradient of the backward pass before an operator on lists without sizes."""
-        if not _lacks_sizes(operator):
-            return ()
-        end = bisect_right(self._starts, operator.start)
-        last = self._starts[end - 1] if end else 0.0
-        begin = bisect_right(self._list_starts, last)
-        start = bisect_right(self._starts, self._list_starts[begin - 1]) if begin else 0
-        dims = (input_dims(gradient.args) for gradient in self._accumulated[start:end])
-        return tuple(prod(sizes[0]) for sizes in dims if sizes)
+def _list_gradients(operators: Iterable[Event]) -> dict[int, tuple[int, ...]]:
+    """Return for each operator on lists without sizes the elements of each gradient of the backward pass before it."""
+    gradients: dict[int, tuple[int, ...]] = {}
+    accumulated: list[int] = []
+    is_stepping = False  # an optimizer, which may have several such operators
+    relevant = [operator for operator in operators if operator.name == ACCUMULATE or _lacks_sizes(operator)]
+    for operator in sorted(relevant, key=lambda operator: operator.start):
+        if operator.name != ACCUMULATE:
+            gradients[operator.operator] = tuple(accumulated)
+            is_stepping = True
+        elif dims := input_dims(operator.args):
+            accumulated = [prod(dims[0])] if is_stepping else [*accumulated, prod(dims[0])]
+            is_stepping = False
+    return gradients
 
 
 def _lacks_sizes(operator: Event) -> bool:
@@ -137,10 +130,8 @@ def _list_outside(events: Sequence[Event], labels: Labels) -> Outside:
 
 def _infer_labels(trace: Trace, events: Sequence[Event], labels: Labels, outside: Outside) -> bool:
     """Replace the labels of events of CUDA graphs by those of the same kernels outside; return if some have none."""
-    inside: dict[tuple, list[int]] = defaultdict(list)
-    for place, event in enumerate(events):
-        if _is_unknown_in_graph(trace, event, labels[place][0]):
-            inside[_launch_key(event), event.correlation].append(place)
+    graph_places = [place for place, event in enumerate(events) if _is_unknown_in_graph(trace, event, labels[place][0])]
+    inside = group_by(graph_places, lambda place: (_launch_key(events[place]), events[place].correlation))
     is_missing = False
     for (kernel, _), places in inside.items():
         alike = outside.labels.get(kernel) or outside.labels.get(_without_number(kernel), [])
@@ -186,25 +177,7 @@ def _in_graph(trace: Trace, event: Event) -> bool:
     return event.correlation in trace.launches and "GraphLaunch" in trace.launches[event.correlation].name
 
 
-class Nesting:
-    """The operators of a trace by thread and start, sorted once they are asked for: most events name theirs."""
-
-    def __init__(self, trace: Trace):
-        self._operators = trace.operators
-        self._threads: dict[tuple, list[Event]] = {}
-
-    def find_around(self, launch: Event) -> int | None:
-        """Return the id of the innermost operator that ran when a launch began, on its thread; None without one."""
-        if not self._threads:
-            by_start = sorted(self._operators.values(), key=lambda operator: operator.start)
-            self._threads = group_by(by_start, lambda operator: operator.thread)
-        operators = self._threads.get(launch.thread, [])
-        end = bisect_right(operators, launch.start, key=lambda operator: operator.start)
-        innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
-        return next((operator.operator for operator in innermost_first if operator.end >= launch.start), None)
-
-
-def _find_caller(trace: Trace, nesting: Nesting, event: Event) -> int | None:
+def _find_caller(trace: Trace, event: Event) -> int | None:
     """Return the id of the operator that launched an event; None if there is none.
 
     It is the id that the event or its launch has, or the operator of the thread that the launch is nested in.
@@ -216,7 +189,15 @@ def _find_caller(trace: Trace, nesting: Nesting, event: Event) -> int | None:
         # Some versions repeat the correlation as the id.
         if operator_id in trace.operators and operator_id != event.correlation:
             return operator_id
-    return nesting.find_around(launch) if launch else None
+    return _find_around(trace, launch) if launch else None
+
+
+def _find_around(trace: Trace, launch: Event) -> int | None:
+    """Return the id of the innermost operator that ran when a launch began, on its thread; None without one."""
+    operators = trace.operators_by_thread.get(launch.thread, [])
+    end = bisect_right(operators, launch.start, key=lambda operator: operator.start)
+    innermost_first = reversed(operators[max(0, end - NESTED_LIMIT) : end])
+    return next((operator.operator for operator in innermost_first if operator.end >= launch.start), None)
 
 
 def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[int, ...], ranks: int) -> CallLabel:
@@ -230,22 +211,17 @@ def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[i
             carried, lacking = None, f"collectives of {error}"
         if carried is None:
             return CallLabel(event.name, lacking=lacking, kind="collective")
-        family = ALL_REDUCE if carried.is_all_reduce else ""
-        return CallLabel(event.name, carried.shape, CallWork(0, carried.size_bytes, 0), None, family, "collective")
+        work, family = carried
+        return CallLabel(event.name, work.shape, work, None, family, "collective")
     if operator is not None and not OVER_LINK.search(event.name):
-        return _operator_label(
-            Call(_short_name(operator), read_inputs(operator.args), event.name, blocks, gradients, ranks)
-        )
+        name = operator.name.removeprefix("aten::")
+        return _operator_label(Call(name, read_inputs(operator.args), event.name, blocks, gradients, ranks))
     if event.kind == "kernel":
         return CallLabel(event.name, f"{event.args.get('grid')} x {event.args.get('block')}", lacking=NO_OPERATOR)
     # A copy or a memset. Over the link only the bytes that are read count: they cross it once.
     moved, over_link = event.args.get("bytes", 0), bool(OVER_LINK.search(event.name))
     work = CallWork(0, moved if event.kind == "gpu_memcpy" else 0, 0 if over_link else moved)
     return CallLabel(event.name, f"{moved} bytes", work, kind="copy" if over_link else "operator")
-
-
-def _short_name(operator: Event) -> str:
-    return operator.name.removeprefix("aten::")
 
 
 def _operator_label(call: Call) -> CallLabel:

@@ -3,16 +3,16 @@
 import gc
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ijson
 import orjson
 import trace_json
 
-from roofline.api import UserError
+from roofline.api import UserError, group_by
 
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 # By the category in the file, of which the capitalised are those of PyTorch 1.8 to 1.11.
@@ -21,11 +21,12 @@ KINDS |= {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "O
 KINDS |= {"Runtime": "cuda_runtime"}
 STEP = "ProfilerStep#"
 MISSHAPED = (AttributeError, KeyError, TypeError, ValueError)  # events that are not as torch.profiler writes them
-UNREADABLE = (trace_json.OtherLayoutError, ijson.JSONError, EOFError, OSError, zlib.error, *MISSHAPED)
+UNREADABLE = (trace_json.OtherLayoutError, EOFError, OSError, zlib.error, *MISSHAPED)
 COLLECT = "collect one as `make place` prints"
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Input dims")  # the last of PyTorch 1.8
 COLLECTIVE_ARGS = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Ranks")
-LAUNCH_ARGS = ("device", "grid", "block", "bytes")
+KEPT_ARGS = dict.fromkeys(ON_GPU, ("device", "grid", "block", "bytes", *COLLECTIVE_ARGS))
+KEPT_ARGS["cpu_op"] = (*INPUTS, *COLLECTIVE_ARGS)
 RANK = re.compile(r"[\s_:-]*\d+$")  # what follows the name of a rank in a process that a merger named: `[TP00] 4711`
 
 
@@ -57,6 +58,12 @@ class Trace:
     ranks: int = 1  # of the program, of which this is one
     is_mixed: bool = False  # ids of several processes are the same
 
+    @cached_property  # seldom needed: most events name their operator
+    def operators_by_thread(self) -> dict[tuple, list[Event]]:
+        """The operators of each thread by their start."""
+        by_start = sorted(self.operators.values(), key=lambda operator: operator.start)
+        return group_by(by_start, lambda operator: operator.thread)
+
 
 def read_trace(path: Path) -> list[Trace]:
     """Return the events of a trace, by the rank that a merger of traces named.
@@ -66,14 +73,14 @@ def read_trace(path: Path) -> list[Trace]:
     gc.disable()  # it would walk all events again and again: three times as long
     try:
         try:
-            traces = _Reader(path).read(trace_json.read_chunks)
+            traces = _Reader(path).read(trace_json.read_chunks(path))
         except trace_json.OtherLayoutError:
-            traces = _Reader(path).read(trace_json.read_one_by_one)
+            traces = _Reader(path).read(trace_json.read_whole(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except UNREADABLE as error:
-        is_cut = isinstance(error, EOFError) or "premature EOF" in str(error)
-        reason = "cut or still being written" if is_cut and path.stat().st_size else "not the JSON of torch.profiler"
+        is_cut = isinstance(error, EOFError)
+        reason = "cut or still being written" if is_cut else "not the JSON of torch.profiler"
         raise UserError(f"{path}: {reason}; {COLLECT}") from None
     finally:
         gc.freeze()
@@ -91,10 +98,10 @@ class _Reader:
         self._by_thread: dict[tuple, tuple[Trace, tuple]] = {}
         self._same: dict[Any, Any] = {}
 
-    def read(self, read_parts: Callable[[Path], Iterator[trace_json.Part]]) -> list[Trace]:
+    def read(self, parts: Iterable[trace_json.Part]) -> list[Trace]:
         """Return the traces with events that placing needs; one without any if the file has none."""
         head: dict[str, Any] = {}
-        for values, events in read_parts(self._path):
+        for values, events in parts:
             head |= values
             for event in events:
                 if event.get("ph") == "X" and event.get("cat") in KINDS:
@@ -109,17 +116,12 @@ class _Reader:
     def _add(self, raw: dict) -> None:
         kind, args, thread = KINDS[raw["cat"]], raw.get("args") or {}, (raw.get("pid"), raw.get("tid"))
         trace, thread = self._by_thread.get(thread) or self._add_thread(thread)
-        start, duration = float(raw["ts"]), float(raw.get("dur", 0))
-        end = start + duration if duration > 0 else start
+        start = float(raw["ts"])
+        end = start + max(0.0, float(raw.get("dur", 0)))
         name = self._same.setdefault(raw["name"], raw["name"])
         operator, correlation = args.get("External id", args.get("external id")), args.get("correlation")
-        kept_args = {}
-        if kind in ON_GPU or kind == "cpu_op":
-            keys = INPUTS if kind == "cpu_op" else LAUNCH_ARGS
-            if "Collective name" in args:
-                keys += COLLECTIVE_ARGS
-            kept_args = {key: args[key] for key in keys if key in args}
-            kept_args = self._same.setdefault(orjson.dumps(kept_args), kept_args)
+        kept_args = {key: args[key] for key in KEPT_ARGS.get(kind, ()) if key in args}
+        kept_args = self._same.setdefault(orjson.dumps(kept_args), kept_args)
         event = Event(start, end, name, kind, thread, operator, correlation, kept_args)
         if kind in ON_GPU:
             trace.gpu.append(event)

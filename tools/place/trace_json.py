@@ -1,15 +1,13 @@
-"""The JSON of a trace in lists of events: in chunks if it is laid out as torch.profiler writes it, else by ijson."""
+"""The JSON of a trace in lists of events: in chunks if it is laid out as torch.profiler writes it, else in one."""
 
 import codecs
 import gzip
 import json
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import ijson
 import orjson
 
 CHUNK_BYTES = 1 << 18  # of text that is parsed at once: more leaves the caches of the CPU
@@ -17,10 +15,6 @@ LONGEST_BYTES = 1 << 24  # without a list or the end of an event: the file is la
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 FIRST_KEY = re.compile(rb'\{\s*"([^"\\]+)"')  # of an event; most have ph
 BARE_NA = re.compile(r'(?<![\w"])N/A(?![\w"])')  # PyTorch 1.8 writes it without quotes
-STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # of JSON
-BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-NO_BRACKETS = bytes({*range(256)} - BRACKETS.keys())
-DEEPEST = 100  # brackets within one another; those of a trace are 5
 KEYS = ("deviceProperties", "step_s", "distributedInfo")  # next to the events, that placing needs
 Part = tuple[dict[str, Any], list[Any]]  # values of KEYS, and events
 
@@ -85,39 +79,7 @@ def _parse_leniently(text: bytes) -> Any:
         raise OtherLayoutError from None
 
 
-def read_one_by_one(path: Path) -> Iterator[Part]:
-    """Yield a trace in parts, whatever its layout. Raises what ijson raises."""
-    for key in KEYS:
-        yield {key: next(_items(path, key), None)}, []
-    for event in _items(path, "traceEvents.item"):
-        yield {}, [event]
-
-
-def _items(path: Path, key: str) -> Iterator[Any]:
-    """Yield the values at a key of ijson, such as `traceEvents.item`."""
+def read_whole(path: Path) -> Iterator[Part]:
+    """Yield a trace of any layout in one part, which takes several times the memory. Raises OtherLayoutError."""
     with open_unpacked(path) as file:
-        yield from ijson.items(ShallowJson(file), key, use_float=True, buf_size=1 << 20)
-
-
-class ShallowJson:
-    """A file of JSON that is read until its brackets lie too deep: ijson would take memory by the square of the depth.
-
-    Brackets in strings, such as the names of kernels, do not count.
-    """
-
-    def __init__(self, file: BinaryIO):
-        self._file, self._depth = file, 0
-        self._unclosed = b""  # of a string that goes on: its quote, and a backslash if that is the last byte so far
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes. Raises ValueError if they lie in more brackets than those of a trace."""
-        text = self._file.read(size)
-        outside, quote, string = STRING.sub(b"", self._unclosed + text).partition(b'"')
-        escapes = (len(string) - len(string.rstrip(b"\\"))) % 2
-        self._unclosed = quote + b"\\" * escapes
-        steps = map(BRACKETS.__getitem__, outside.translate(None, delete=NO_BRACKETS))
-        depths = [*accumulate(steps, initial=self._depth)]
-        self._depth = depths[-1]
-        if max(depths) > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} brackets within one another")
-        return text
+        yield _parse(file.read().removeprefix(codecs.BOM_UTF8))

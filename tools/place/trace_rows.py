@@ -6,8 +6,8 @@ from math import fsum
 from typing import NamedTuple
 
 import placing
-from collectives import Link, find_link
-from trace_calls import ALL_REDUCE, CallLabel, label_events
+from collectives import PAIR_ALL_REDUCE, Link, find_link
+from trace_calls import CallLabel, label_events
 from trace_events import Event, Trace
 from trace_steps import LOST, TraceSteps, find_step, overlap_s
 
@@ -169,7 +169,7 @@ def list_roofs(label: CallLabel, model: placing.RoofModel, card: CardRoofs) -> I
         yield roof if roof.ceiling else model.roof_of_flops(work.flops, WITHOUT_BLOCKS.get(work.dtype, work.dtype))
     if label.kind == "collective":
         if card.link:
-            yield model.roof_of_link(work.moved_bytes, card.link, label.family == ALL_REDUCE)
+            yield model.roof_of_link(work.moved_bytes, card.link, label.family == PAIR_ALL_REDUCE)
         return
     if label.kind == "copy":
         yield model.roof_of_bytes("memory", work.moved_bytes, [_copy_ceiling(label.name)])

@@ -38,14 +38,11 @@ from roofline.core.formatting import join_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery
 from roofline.plan import machine_checks, settings
-from roofline.plan.targets import RunPlan
-from roofline.records.base import read
-from roofline.records.device_record import DeviceRecord
+from roofline.plan.targets import RunPlan, files
 from roofline.records.files import RESULTS
-from roofline.report import job_lines
 from roofline.run import again, console, folder, run_lock
 from roofline.run.ending import end_with_parent, show_error
-from roofline.run.jobs import AGAIN, print_what_can_be_printed
+from roofline.run.jobs import AGAIN, format_line, print_what_can_be_printed
 from roofline.table.run_records import read_record
 
 
@@ -65,7 +62,7 @@ def main(arguments: list[str]) -> int:
     if options.cell is not None:
         plan = plan_run(config)
         record_name = find_record(options.cell, plan.measured())
-        args.targets = [*args.targets, *map(record_path, [*plan.own_seals(), record_name])]
+        args.targets = [*args.targets, *files([*plan.own_seals(), record_name])]
         console.started_by = ["make", "cell", f"CELL={record_name}"]
     if not args.dryrun:
         with contextlib.suppress(PermissionError):  # the Snakefile names all that cannot be written
@@ -80,9 +77,11 @@ def main(arguments: list[str]) -> int:
         if not args.dryrun:
             restore_records()
     if succeeded and record_name and not args.dryrun:
-        print(describe_record(record_name))
-        if Path(record_path(record_name)).stat().st_mtime < started_at:
-            print(f"It was measured before. To measure it again: rm {record_path(record_name)}, and the same command.")
+        path = RESULTS / f"{record_name}.json"
+        device, rule, case = record_name.split("/", 2)
+        print(format_line(read_record(path), f"{rule} {device} {case}"))
+        if path.stat().st_mtime < started_at:
+            print(f"It was measured before. To measure it again: rm {path}, and the same command.")
     return 0 if succeeded else 1
 
 
@@ -146,18 +145,6 @@ def find_record(text: str, record_names: Sequence[str]) -> str:
             hint = f"; measured here: {', '.join(devices)}"
         raise UserError(f"CELL: {text!r} is unknown{hint} (`make plan ARGS=--forceall` lists every record)")
     return name
-
-
-def record_path(name: str) -> str:
-    """Return the path of a record from its name."""
-    return f"{RESULTS}/{name}.json"
-
-
-def describe_record(name: str) -> str:
-    """Return the line that the job of a record printed. Raises UserError and OSError."""
-    device, rule, case = name.split("/", 2)
-    query = read(DeviceRecord, record_path(f"{device}/device_query"))
-    return job_lines.format_job_line(read_record(Path(record_path(name))), f"{rule} {device} {case}", query)
 
 
 if __name__ == "__main__":

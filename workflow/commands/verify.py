@@ -12,6 +12,7 @@ import sys
 from functools import partial
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -91,11 +92,8 @@ def read_table(root: Path) -> Roofline:
 def describe_seals(results: Results, manifest: Manifest) -> list[str]:
     """Return how many predictions were recomputed from what was sealed, and how many sets of shapes drawn again."""
     recomputed, others = count_recomputed(results)
-    sealed_by = (
-        f"; {others} not recomputed: without entry, or by other code ({(manifest.sources.commit or 'unknown')[:8]})"
-        if others
-        else ""
-    )
+    commit = (manifest.sources.commit or "unknown")[:8]
+    sealed_by = f"; {others} not recomputed: without entry, or by other code ({commit})" if others else ""
     lines = [f"{count_words(recomputed, 'prediction')} recomputed from what was sealed{sealed_by}"]
     redrawn, other_sets = count_redrawn(results)
     if redrawn or other_sets:
@@ -125,18 +123,13 @@ def _name_cells(roofline: Roofline) -> dict[str, CellRow]:
 
 
 def _figures(roofline: Roofline) -> dict[str, float]:
-    ceilings, cells = {f"{row.device} {row.name}": row for row in roofline.ceilings}, _name_cells(roofline)
-    all_reduces = {
-        f"{row.device} all-reduce with {row.peer}, {size.size_bytes} bytes": size
-        for row in roofline.all_reduces
-        for size in row.sizes
-    }
-    rows = [
-        (f"{name} {figure}", getattr(row, figure, None))
-        for name, row in (ceilings | cells | all_reduces).items()
-        for figure in FIGURES
-    ]
-    return {name: value for name, value in rows if value is not None}
+    rows: dict[str, Any] = {f"{row.device} {row.name}": row for row in roofline.ceilings}
+    rows |= _name_cells(roofline)
+    for row in roofline.all_reduces:
+        name = f"{row.device} all-reduce with {row.peer}"
+        rows |= {f"{name}, {size.size_bytes} bytes": size for size in row.sizes}
+    figures = {f"{name} {figure}": getattr(row, figure, None) for name, row in rows.items() for figure in FIGURES}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def redraw_run(results: Results, manifest: Manifest, folder: Path) -> Roofline:

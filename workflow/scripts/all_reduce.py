@@ -13,9 +13,8 @@ from roofline.measure.all_reduce import measure_after_product, measure_ours
 from roofline.measure.nccl_timing import EagerProcesses, measure_in_graphs
 from roofline.records.all_reduce_record import AllReduceRecord
 from roofline.records.bandwidth_record import Peer
-from roofline.records.base import write
 from roofline.records.files import hash_results
-from roofline.run.jobs import Stopwatch, job, report
+from roofline.run.jobs import Stopwatch, job, write_and_say
 
 
 def measure(name: str, peer: str, program: str) -> dict[str, Any]:
@@ -61,5 +60,4 @@ if __name__ == "__main__":
             **watch.taken(),
             **fields,
         )
-        write(record, path)
-        report(record, f"{path.stem} {name}")
+        write_and_say(record, path, f"{path.stem} {name}")

@@ -1,6 +1,5 @@
 """bandwidth: the memory ceilings of some levels of one device, or the sweep that finds the levels by itself."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,94 +21,74 @@ from roofline.measure.memory_ceiling import (
 from roofline.measure.memory_load import LOADED_CEILINGS, measure_energy_points, measure_memory_load
 from roofline.measure.protocol import TimingBudget
 from roofline.records.bandwidth_record import Bandwidth, BandwidthRecord, Peer
-from roofline.records.base import read, write
+from roofline.records.base import read
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
-from roofline.run.jobs import Stopwatch, job, report, say
+from roofline.run.jobs import Stopwatch, job, say, write_and_say
 
 ENERGY_POINT_S = 2.8  # of load: a second to settle, and 16 ticks of the energy counter
 
 open_device_once = cache(discovery.open_device)  # one for all levels
 
 
-@dataclass(frozen=True)
-class BandwidthJob:
-    """The inputs and params of a job, which hold for all its levels.
+def size_bytes(settings: dict[str, Any], level: str) -> int | None:
+    """Return the bytes of an array at a level; None: as many as the level needs."""
+    mib = settings["transfer_size_mib" if level in TRANSFER_TARGETS else "size_mib"]
+    return mib * MIB if mib else None
 
-    `mixes` are the access patterns of all cores that are measured (None: everything). `cards` are all GPUs that the job
-    has for itself, and `load_program` the program that puts one of them under load, if that is measured. `energy` tells
-    whether points of the energy roofline are measured. `sustained_s` is how long reads and copies go on under load.
+
+def measure_level(
+    record: DeviceRecord, level: str, seal_path: str, settings: dict[str, Any], load_program: str | None = None
+) -> BandwidthRecord:
+    """Measure one level of a device, by its record. Raises ArithmeticError for a wrong result.
+
+    `settings` are those of RunPlan.bandwidth_settings: `mixes` are the access patterns of all cores that are measured
+    (None: everything), `cards` all GPUs that the job has for itself, which `load_program` puts under load if given.
     """
-
-    device: str
-    device_path: str
-    seal_path: str
-    size_mib: int | None
-    transfer_size_mib: int | None
-    sweep_points: int | None
-    mixes: list[str] | None
-    cards: list[str]
-    load_program: str | None
-    energy: bool | None
-    sustained_s: float | None
-    budget: TimingBudget
-
-    def size_bytes(self, level: str) -> int | None:
-        """Return the bytes of an array at a level; None: as many as the level needs."""
-        mib = self.transfer_size_mib if level in TRANSFER_TARGETS else self.size_mib
-        return mib * MIB if mib else None
-
-
-def measure_level(task: BandwidthJob, level: str) -> BandwidthRecord:
-    """Measure one level of the job's device. Raises ArithmeticError for a wrong result."""
-    watch = Stopwatch()
+    watch, budget = Stopwatch(), TimingBudget(**settings["timing"])
     record_fields: dict[str, Any] = {"bandwidths": []}
-    if task.load_program:
+    if load_program:
         try:
-            record_fields["loaded"] = measure_together(task.cards, task.load_program)
+            record_fields["loaded"] = measure_together(settings["cards"], load_program)
         except UnsupportedError as reason:
             say(f"not all cards bore load: {reason}")
     peer = discovery.peer_name(level)
-    device, record = open_device_once(task.device, peer), read(DeviceRecord, task.device_path)
+    device = open_device_once(record.device, peer)
     if level == SWEEP:
-        assert task.sweep_points is not None, "its rule sets them"
-        benchmarks = device.sweep_benchmarks(task.sweep_points)
+        benchmarks = device.sweep_benchmarks(settings["sweep_points"])
         record_fields["sweeps"] = [measure_sweep(device, record, benchmark) for benchmark in benchmarks]
     elif peer:
         assert is_gpu(device), "a CPU has no peers"
-        record_fields |= measure_peer(device, record, task.size_bytes(level), task.budget)
+        record_fields |= measure_peer(device, record, size_bytes(settings, level), budget)
     else:
-        record_fields |= measure_benchmarks(task, device, record, level)
-    return BandwidthRecord(
-        device=task.device,
-        name=level,
-        seals=hash_results([task.seal_path]),
-        **watch.taken(),
-        **record_fields,
-    )
+        record_fields |= measure_benchmarks(device, record, level, settings, budget)
+    seals = hash_results([seal_path])
+    return BandwidthRecord(device=record.device, name=level, seals=seals, **watch.taken(), **record_fields)
 
 
-def measure_benchmarks(task: BandwidthJob, device: Device, record: DeviceRecord, level: str) -> dict[str, Any]:
+def measure_benchmarks(
+    device: Device, record: DeviceRecord, level: str, settings: dict[str, Any], budget: TimingBudget
+) -> dict[str, Any]:
     """Return the fields of the record of a level of one device: bandwidths, load latency, and load on main memory; or
     the reason why it is skipped."""
     try:
-        offered = device.bandwidth_benchmarks(level, task.size_bytes(level))
+        offered = device.bandwidth_benchmarks(level, size_bytes(settings, level))
     except UnsupportedError as reason:
         return {"bandwidths": [], "skipped_reason": str(reason)}
-    mixes = task.mixes
+    mixes, sustained_s, energy = (settings[name] for name in ("mixes", "sustained_s", "energy"))
     benchmarks = [benchmark for benchmark in offered if not mixes or (benchmark.mix in mixes and not benchmark.cores)]
-    bandwidths = [measure_bandwidth(device, record, benchmark, task.budget) for benchmark in benchmarks]
+    bandwidths = [measure_bandwidth(device, record, benchmark, budget) for benchmark in benchmarks]
     fields: dict[str, Any] = {}
-    if (task.sustained_s or task.energy) and is_gpu(device) and level == MAIN_MEMORY["gpu"]:  # of the levels of a job
+    if (sustained_s or energy) and is_gpu(device) and level == MAIN_MEMORY["gpu"]:  # of the levels of a job
         fields["idle"] = measure_idle_power(device)
         for index, benchmark in enumerate(benchmarks):
-            if task.sustained_s and benchmark.name in LOADED_CEILINGS:
-                bandwidths[index] = add_sustained_load(device, benchmark, bandwidths[index], task.sustained_s)
+            if sustained_s and benchmark.name in LOADED_CEILINGS:
+                bandwidths[index] = add_sustained_load(device, benchmark, bandwidths[index], sustained_s)
         fields["energy_points"] = []
-        if task.energy and fields["idle"]:
+        if energy and fields["idle"]:
             fields["energy_points"] = list(measure_energy_points(device, ENERGY_POINT_S))
     if chain := device.pointer_chase(level):
-        fields["latencies"] = [measure_load_latency(device, chain, task.budget)]
+        fields["latencies"] = [measure_load_latency(device, chain, budget)]
     return {"bandwidths": bandwidths, **fields}
 
 
@@ -147,18 +126,11 @@ def measure_peer(
 
 
 if __name__ == "__main__":
-    name, settings = snakemake.wildcards.device, dict(snakemake.params.settings)
+    name, inputs = snakemake.wildcards.device, snakemake.input
     records = {Path(path).stem: path for path in snakemake.output}
     with job(f"bandwidth {name} {' '.join(records)}", snakemake):
-        task = BandwidthJob(
-            device=name,
-            device_path=snakemake.input.device,
-            seal_path=snakemake.input.prediction,
-            load_program=f"{snakemake.scriptdir}/load_server.py" if snakemake.input.loaded else None,
-            budget=TimingBudget(**settings.pop("timing")),
-            **settings,
-        )
+        device_record = read(DeviceRecord, inputs.device)
+        program = f"{snakemake.scriptdir}/load_server.py" if inputs.loaded else None
         for level, path in records.items():
-            record = measure_level(task, level)
-            write(record, path)
-            report(record, f"bandwidth {name} {level}", read(DeviceRecord, snakemake.input.device))
+            record = measure_level(device_record, level, inputs.prediction, snakemake.params.settings, program)
+            write_and_say(record, path, f"bandwidth {name} {level}")

@@ -9,7 +9,8 @@ from roofline.records.base import write
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
-from roofline.run.jobs import Stopwatch, job, report
+from roofline.report.job_lines import format_job_line
+from roofline.run.jobs import Stopwatch, job, say
 
 
 def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerRecord, list[CountersRecord]]:
@@ -18,8 +19,8 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
     A task has no cells where the device has no implementation, or where counting is refused. The report is at `path`.
     """
     watch, program = Stopwatch(), ncu.find_ncu()
-    cells_by_task: list[list[CountedCell]] = []
-    version, refused_reason = None, None
+    cells_by_task: list[list[CountedCell]] = [[] for _ in tasks]
+    version, refused_reason = None, None if program else ncu.NOT_FOUND_REASON
     if program:
         try:
             version = ncu.read_version(program)
@@ -27,14 +28,11 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
         except UnsupportedError as reason:
             refused_reason = str(reason)
             path.unlink(missing_ok=True)
-    else:
-        refused_reason = ncu.NOT_FOUND_REASON
     reports, times = [], {"started_at": watch.started_at, "elapsed_s": watch.elapsed_s}
     if any(cells_by_task):
         fields = {"sha256": file_sha256(path), "generated": True, "description": "of Nsight Compute"}
         reports.append(DataFile(path=str(path), **fields))
-    all_cells = cells_by_task or [[]] * len(tasks)
-    records = [CountersRecord(device=device, cells=cells, reports=reports, **times) for cells in all_cells]
+    records = [CountersRecord(device=device, cells=cells, reports=reports, **times) for cells in cells_by_task]
     return ProfilerRecord(device=device, ncu_version=version, refused_reason=refused_reason), records
 
 
@@ -46,4 +44,4 @@ if __name__ == "__main__":
         for record, path in zip(records, output.counted, strict=True):
             write(record, path)
         write(profiler, output.profiler)
-        report([profiler, *records], f"counters {device}")
+        say(format_job_line([profiler, *records], f"counters {device}"))

@@ -4,16 +4,14 @@ from roofline.devices import discovery
 from roofline.devices.discovery import describe_device
 from roofline.measure.sealing import seal_device
 from roofline.records.base import write
-from roofline.run.jobs import job, now, report, say_sealed
+from roofline.run.jobs import job, now, say_sealed, write_and_say
 
 if __name__ == "__main__":
     name, output = snakemake.wildcards.device, snakemake.output
     with job(f"device_query {name}", snakemake):
         device = discovery.open_device(name)
         record = describe_device(device, snakemake.params.datasheets)
-        write(record, output.device)
+        write_and_say(record, output.device, f"device_query {name}")
         sealed = seal_device(record, now())
         write(sealed, output.prediction)
-
-        report(record, f"device_query {name}", record)
         say_sealed(f"prediction {name}: {len(sealed.ceilings)} promised ceilings", output.prediction)

@@ -4,11 +4,9 @@ from roofline.devices import discovery
 from roofline.devices.base import is_gpu
 from roofline.measure.instruction_limits import measure_access_limits, measure_issue_rate
 from roofline.measure.protocol import TimingBudget
-from roofline.records.base import read, write
-from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
 from roofline.records.instructions_record import InstructionsRecord
-from roofline.run.jobs import Stopwatch, job, report
+from roofline.run.jobs import Stopwatch, job, write_and_say
 
 
 def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> InstructionsRecord:
@@ -17,13 +15,7 @@ def measure_instructions(name: str, seal_path: str, budget: TimingBudget) -> Ins
     assert is_gpu(device), "the rule is of GPUs alone"
     issue = measure_issue_rate(device, budget)
     limits = list(measure_access_limits(device, budget))
-    return InstructionsRecord(
-        device=name,
-        seals=hash_results([seal_path]),
-        **watch.taken(),
-        issue=issue,
-        walls=limits,
-    )
+    return InstructionsRecord(device=name, seals=hash_results([seal_path]), **watch.taken(), issue=issue, walls=limits)
 
 
 if __name__ == "__main__":
@@ -31,5 +23,4 @@ if __name__ == "__main__":
     with job(f"instructions {name}", snakemake):
         budget = TimingBudget(**snakemake.params.settings["timing"])
         record = measure_instructions(name, snakemake.input.prediction, budget)
-        write(record, snakemake.output[0])
-        report(record, f"instructions {name}", read(DeviceRecord, snakemake.input.device))
+        write_and_say(record, snakemake.output[0], f"instructions {name}")

@@ -8,7 +8,7 @@ from roofline.records.base import write
 from roofline.records.manifest_record import Manifest
 from roofline.run import checkout
 from roofline.run.jobs import RUN_STARTED, job, job_times, now, run_seconds, say, seconds_of_run
-from roofline.run.make_manifest import describe_spending, make_manifest
+from roofline.run.make_manifest import RunTimes, describe_spending, make_manifest
 
 
 def summary_line(manifest: Manifest) -> str:
@@ -26,16 +26,10 @@ def summary_line(manifest: Manifest) -> str:
 
 if __name__ == "__main__":
     with job("manifest", snakemake):
-        manifest = make_manifest(
-            Path(),
-            list(snakemake.input.outputs),
-            job_times(),
-            settings=json.loads(snakemake.params.settings),
-            asked=json.loads(snakemake.params.asked),
-            run_started_at=os.environ[RUN_STARTED],
-            run_seconds=run_seconds(snakemake.input.outputs) | {os.environ[RUN_STARTED]: seconds_of_run() or 0.0},
-            created_at=now(),
-            sources=checkout.describe(Path(snakemake.scriptdir).resolve().parents[1]),
-        )
+        outputs, started_at = list(snakemake.input.outputs), os.environ[RUN_STARTED]
+        run = RunTimes(started_at, now(), run_seconds(outputs) | {started_at: seconds_of_run() or 0.0})
+        settings, asked = json.loads(snakemake.params.settings), json.loads(snakemake.params.asked)
+        sources = checkout.describe(Path(snakemake.scriptdir).resolve().parents[1])
+        manifest = make_manifest(Path(), outputs, job_times(), run, settings=settings, asked=asked, sources=sources)
         write(manifest, snakemake.output[0])
         say(summary_line(manifest))

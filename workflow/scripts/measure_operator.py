@@ -9,12 +9,11 @@ from roofline.operators import registry
 from roofline.operators.base import Job, Operator
 from roofline.operators.drawing import draw_shapes
 from roofline.operators.predicting import Seals
-from roofline.records.base import read, write
-from roofline.records.device_record import DeviceRecord
+from roofline.records.base import read
 from roofline.records.files import file_sha256, hash_results
 from roofline.records.operator_record import OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, report, seals_of
+from roofline.run.jobs import Stopwatch, job, seals_of, write_and_say
 
 
 def measure_operator_job(
@@ -50,9 +49,8 @@ if __name__ == "__main__":
         host.use_all_cores()  # before a user's file loads NumPy
     name = f"{params.operator} {wildcards.device} {wildcards.case}"
     builtin_operator = registry.collect_operators([]).get(params.operator)  # the user's own may fail to import
-    modules = []
-    if builtin_operator:
-        modules = [module for implementation in builtin_operator.implementations for module in implementation.modules]
+    implementations = builtin_operator.implementations if builtin_operator else ()
+    modules = [module for implementation in implementations for module in implementation.modules]
     settings = params.settings
     planned_job = Job.from_json(settings["job"])
     with job(name, snakemake, modules):
@@ -60,5 +58,4 @@ if __name__ == "__main__":
         if count := settings.get("shapes"):
             planned_job, _ = draw_shapes(operator, hash_results(seals_of(inputs).values()), count)
         record = measure_operator_job(operator, wildcards.device, planned_job, seals_of(inputs), settings)
-        write(record, snakemake.output[0])
-        report(record, name, read(DeviceRecord, inputs.device))
+        write_and_say(record, snakemake.output[0], name)

@@ -11,13 +11,12 @@ from roofline.measure.compute_ceiling import CeilingTarget, measure_compute_ceil
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.gemm.cublaslt import BINDINGS
 from roofline.operators.predicting import Seals
-from roofline.records.base import read, write
+from roofline.records.base import read
 from roofline.records.compute import PeakFlopsRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import hash_results
-from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord
-from roofline.run.jobs import Stopwatch, job, report, seals_of
+from roofline.run.jobs import Stopwatch, job, seals_of, write_and_say
 
 
 def measure_ceiling(
@@ -30,21 +29,15 @@ def measure_ceiling(
     """
     record = read(DeviceRecord, device_path)
     sealed = Seals(read(PredictionRecord, seals["device"]), read(OperatorPredictionRecord, seals["operator"]).constants)
-    measurements: list[Measurement] = []
-    skipped_reason, peak = None, None
     watch = Stopwatch()
+    fields: dict[str, Any] = {"peak": None, "skipped_reason": None}
     try:
-        peak, measurements = measure_compute_ceiling(CeilingTarget(device, record, ceiling, **settings), sealed)
+        target = CeilingTarget(device, record, ceiling, **settings)
+        fields["peak"], fields["measurements"] = measure_compute_ceiling(target, sealed)
     except UnsupportedError as reason:
-        skipped_reason = str(reason)
+        fields["skipped_reason"] = str(reason)
     return PeakFlopsRecord(
-        device=device.name,
-        name=ceiling,
-        seals=hash_results(seals.values()),
-        **watch.taken(),
-        measurements=measurements,
-        skipped_reason=skipped_reason,
-        peak=peak,
+        device=device.name, name=ceiling, seals=hash_results(seals.values()), **watch.taken(), **fields
     )
 
 
@@ -52,13 +45,11 @@ if __name__ == "__main__":
     name, settings = snakemake.wildcards.device, dict(snakemake.params.settings)
     budget = TimingBudget(**settings.pop("timing"))
     records = {Path(path).stem: path for path in snakemake.output}
-    modules = ["roofline.operators.gemm.cuda_products", BINDINGS]
-    if REGISTER_ONLY_DTYPES.keys() >= records.keys():
-        modules = []
+    has_products = records.keys() - REGISTER_ONLY_DTYPES.keys()
+    modules = ["roofline.operators.gemm.cuda_products", BINDINGS] if has_products else []
     with job(f"peak_flops {name} {' '.join(records)}", snakemake, modules):
         device = discovery.open_device(name)  # which leaves no other visible: once for all ceilings
         for ceiling, path in records.items():
             seals = seals_of(snakemake.input)
             record = measure_ceiling(device, ceiling, snakemake.input.device, seals, budget=budget, **settings)
-            write(record, path)
-            report(record, f"peak_flops {name} {ceiling}", read(DeviceRecord, snakemake.input.device))
+            write_and_say(record, path, f"peak_flops {name} {ceiling}")

@@ -9,13 +9,7 @@ from pathlib import Path
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError
 from roofline.devices import discovery, host
-from roofline.measure.operator_job import (
-    JobPlan,
-    list_kernels,
-    predict_job,
-    predict_planned_cell,
-    predict_variations,
-)
+from roofline.measure.operator_job import JobPlan, list_kernels, predict_job, predict_planned_cell, predict_variations
 from roofline.operators import registry
 from roofline.operators.base import Job
 from roofline.operators.drawing import draw_shapes
@@ -81,9 +75,8 @@ def _add_measured_at(cells: list[PredictedCell], kind: type[JobRecord], path: st
     measured_at: dict[tuple, str] = {}
     with contextlib.suppress(OSError, UserError):
         record = read(kind, RESULTS / f"{path}.json")
-        for measurement in record.measurements:
-            if record.seals.items() <= hashes.items():
-                measured_at[measurement.identity] = record.started_at
+        if record.seals.items() <= hashes.items():
+            measured_at = {measurement.identity: record.started_at for measurement in record.measurements}
     return [cell.model_copy(update={"started_at": measured_at.get(cell.identity)}) for cell in cells]
 
 

@@ -94,7 +94,7 @@ def test_a_run(small, contexts):
     memory.parent.mkdir(parents=True)
     memory.write_text(json.dumps({"input": ["results/cpu/prediction.json", "workflow/scripts/peak_flops.py"]}))
     started_at = small.jobs["results/roofline.json"]["started_at"]
-    *lines, path = crate.make_crate([packed(small, {crate.METADATA: b"{}"}, run_started_at=started_at), *ADA])
+    *lines, path = crate.make_crate([packed(small, {crate.METADATA: b"{}"}, started_at=started_at), *ADA])
     assert lines == [] and remarks(path, contexts) == FALSE_REMARKS
     crate_entities = entities(path)
     jobs = [entity for id_, entity in crate_entities.items() if id_.startswith("#job/")]

@@ -9,10 +9,9 @@ import decoding
 import pytest
 from bound import CardCeilings, CardLimits, bound_steps
 from config_fields import BadModel
-from exchange import START_S, CardLink
 from families import build_model
 from operations import step_operations
-from split import SplitModel
+from split import START_S, CardLink, SplitModel
 from test_bound import BF16, MODELS, REFERENCE, in_an_empty_folder, made
 
 LINK = CardLink(400.0, "made up")

@@ -11,9 +11,9 @@ import decode_step
 import numpy
 import pytest
 import split_step
+from chain import GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 from fake_gpu import open_gpu
 from split_chain import SplitChain, join_layer, split_dense
-from step_products import GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 from test_kernels import clean
 from test_step import FP8, KINDS, found_of
 from workflow_run import CHECKOUT, LargerGpuRun

@@ -10,8 +10,7 @@ import config_file
 import decode_step
 import numpy
 import pytest
-import step_products
-from chain import SMALL_TILES, Chain
+from chain import ADDED, GATED, NONE, QKV, SMALL_TILES, Chain, step_epilogue
 from dense import DenseModel, NotDense, read_dense
 from fake_gpu import real_gpu
 from number_formats import PLAIN_FORMATS
@@ -197,17 +196,17 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
 )
 def test_every_product_of_a_step_compiles_without_a_remark(batch, norms, fp8_cache, head_size):
     outputs = {
-        step_products.QKV: 6144,
-        step_products.ADDED: 4096,
-        step_products.GATED: 28672,
-        step_products.NONE: 128256,
+        QKV: 6144,
+        ADDED: 4096,
+        GATED: 28672,
+        NONE: 128256,
     }
     for kind, count in outputs.items():
-        heads = {"head_size": head_size, "whole_heads": norms} if kind == step_products.QKV else {}
+        heads = {"head_size": head_size, "whole_heads": norms} if kind == QKV else {}
         groups = SMALL_TILES.get(kind) if batch == 1 and not norms else None
-        task = products.GemmTask(batch, count, 4096, leaves_squares=kind == step_products.ADDED, groups=groups, **heads)
+        task = products.GemmTask(batch, count, 4096, leaves_squares=kind == ADDED, groups=groups, **heads)
         plan = products.plan_gemm(task, gpu_limits(90))
-        epilogue = step_products.step_epilogue(kind, head_size, norms=norms, bias=True, fp8_cache=fp8_cache)
+        epilogue = step_epilogue(kind, head_size, norms=norms, bias=True, fp8_cache=fp8_cache)
         source, _, options = plan.kernel_spec("bf16", epilogue)
         defines = tuple(option for option in options if option.startswith("-D"))
         code = clean(read_kernel_source(source), source.name, HOPPER, defines)

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import import_module
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes  # noqa: F401  NumPy knows its types once it is loaded
 import numpy
@@ -79,10 +80,13 @@ class Call:
         lists = [argument if isinstance(argument, tuple) else (argument,) for argument in self.inputs]
         return [member for members in lists for member in members if isinstance(member, Tensor)]
 
+    def argument(self, place: int) -> Any:
+        """Return an argument; None if the call has none at that place."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
     def sizes(self, place: int) -> list[int]:
         """Return the integers of an argument such as `[2, 2]` or `1`; [] if the call has no argument at that place."""
-        text = str(self.inputs[place]) if place < len(self.inputs) else ""
-        return [int(digits) for digits in re.findall(r"-?\d+", text)]
+        return [int(digits) for digits in re.findall(r"-?\d+", str(self.argument(place)))]
 
 
 @dataclass(frozen=True)

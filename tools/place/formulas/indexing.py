@@ -45,7 +45,7 @@ def index_write_work(call: Call) -> CallWork:
     if others[-1].type != target.type:  # a scalar, at places along an axis
         count *= target.count // target.dims[call.sizes(1)[0]]
     written_bytes = min(count, target.count) * target.item_bytes
-    adds = "put" in call.name and "True" in call.inputs[3:4]
+    adds = "put" in call.name and call.argument(3) == "True"
     return CallWork(0, count_bytes(others) + adds * written_bytes, written_bytes)
 
 

@@ -4,6 +4,7 @@ import re
 from math import ceil, prod
 
 from formulas.base import Call, CallWork, formula, item_bytes
+from formulas.mapped import LISTED
 
 # A trace holds no types of lists of tensors. The names of their kernels do.
 ITEM = re.compile(r"OpaqueType<(\d+)|\b(c10::BFloat16|c10::Half|c10::complex<\w+>|float|double|long)(?!\w)")
@@ -20,21 +21,7 @@ def copy_work(call: Call) -> CallWork:
     return CallWork(0, source.bytes, target.bytes, shape="x".join(map(str, target.dims)) + types)
 
 
-@formula(
-    "sum",
-    "mean",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "any",
-    "all",
-    "max",
-    "min",
-    "prod",
-    "linalg_vector_norm",
-    *("var", "std", "var_mean", "std_mean", "logsumexp", "nansum", "count_nonzero"),
-)
+@formula(*LISTED["reductions"].split())
 def reduction_work(call: Call) -> CallWork:
     """Return the work of a reduction.
 

@@ -29,11 +29,7 @@ def adaptive_pooling_work(call: Call) -> CallWork:
     return CallWork(image.count, image.bytes, outputs * item_bytes)
 
 
-@formula(
-    *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "avg_pool2d_backward"),
-    *("avg_pool3d_backward", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
-    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
-)
+@formula("*_pool2d_*backward", "*_pool3d_*backward")
 def pooling_backward_work(call: Call) -> CallWork:
     """Return the work of a gradient of pooling: it reads the other gradient and the places, not the image."""
     gradient, image, *rest = call.tensors()

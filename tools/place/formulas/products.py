@@ -61,9 +61,7 @@ def product_work(
     return CallWork(flops, read_bytes, written_bytes, dtype or product_dtype(call, a), True, shape, (m, n, k))
 
 
-@formula(
-    *("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm"),
-)
+@formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm")
 def matmul_work(call: Call) -> CallWork:
     """Return the work of a matrix product; operators that add have the summand as their first argument."""
     first = 1 if "add" in call.name else 0
@@ -81,12 +79,8 @@ def dot_work(call: Call) -> CallWork:
 @formula("_scaled_mm", "_int_mm", "*::fp8_scaled_mm", "*::int8_scaled_mm", "*::fp8_blockwise_scaled_mm")
 def narrow_matmul_work(call: Call) -> CallWork:
     """Return the work of a product of fp8 or int8; its result has another type than its operands."""
-    result_type = "c10::BFloat16"
     place = RESULT_TYPE if call.name == "_scaled_mm" else ENGINE_RESULT_TYPE
-    if call.name == "_int_mm":
-        result_type = "int"
-    elif len(call.inputs) > place:
-        result_type = RESULTS.get(str(call.inputs[place]), result_type)
+    result_type = "int" if call.name == "_int_mm" else RESULTS.get(str(call.argument(place)), "c10::BFloat16")
     a, b = call.inputs[:2]
     dtype = scaled_dtype(call, a, call.inputs[2:4])
     return product_work(call, a, b, call.tensors()[2:], result_type, dtype)

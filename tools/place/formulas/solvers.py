@@ -31,5 +31,5 @@ def fourier_work(call: Call) -> CallWork:
     signal, axes = call.inputs[0], call.sizes(1)
     length = prod(signal.dims[axis] for axis in axes)
     flops = 5 * signal.count * log2(max(2, length)) * (0.5 if call.name == "_fft_r2c" else 1)
-    is_two_sided = call.name == "_fft_r2c" and "False" in call.inputs[3:4]
+    is_two_sided = call.name == "_fft_r2c" and call.argument(3) == "False"
     return CallWork(flops, signal.bytes, signal.bytes * (2 if is_two_sided else 1))

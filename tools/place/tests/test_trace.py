@@ -1,10 +1,8 @@
 """Traces of torch.profiler under measured ceilings: formulas, joins, steps, gaps, shares, errors."""
 
 import gzip
-import io
 import json
 from dataclasses import replace
-from functools import partial
 from math import fsum, prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -674,18 +672,6 @@ def test_a_trace_makes_a_verdict_a_page_and_a_picture(tmp_path, monkeypatch, cap
     assert documented[""] <= section.keys() | {"total_s", "launches", "failed", "uncounted"}
     assert documented["kernels"] <= section["kernels"][0].keys()
     assert "placement.png" in (placed / "placement.md").read_text()
-
-
-def test_only_brackets_outside_strings_are_nested(tmp_path):
-    """Wherever the chunks end that are read of a file."""
-    names = [300 * "[", 300 * '{"\\', "\\", '"', "]]"]
-    text = json.dumps([{"name": name, "list": [1]} for name in names], indent=1).encode()
-    for size in range(1, 40):
-        shallow = trace_json.ShallowJson(io.BytesIO(text))
-        assert b"".join(iter(partial(shallow.read, size), b"")) == text
-    deep = trace_json.ShallowJson(io.BytesIO(300 * b'["]",' + b"0"))
-    with pytest.raises(ValueError):
-        list(iter(partial(deep.read, 7), b""))
 
 
 def test_without_a_trace_it_prints_how_to_collect_one(capsys):

@@ -11,6 +11,7 @@ from roofline.core.architectures import architecture_of, parse_capability
 from roofline.core.formatting import join_words
 from roofline.core.terms import Regime, UserError
 from roofline.operators.about import StoredAbout, describe_own_operator, load_abouts
+from roofline.operators.base import Case, Operator
 from roofline.operators.gemm.operator import Gemm
 from roofline.operators.setting_types import Settings
 from roofline.plan.settings import describe_errors
@@ -138,8 +139,7 @@ def _plan_cells(plan: RunPlan, device: str) -> Iterable[PlannedCell]:
     unopened.supports_overlap = architecture_of(capability).clusters
     for dtype, size in plan.gemm_sizes(device).items():
         for product in Gemm().plan_cells(unopened, dtype, size):
-            key = CellKey(operator=Gemm.name, implementation=product.name, dtype=dtype, shape=product.case.shape)
-            yield PlannedCell(device, f"{device}/{Gemm.rule}/{dtype}", key)
+            yield _plan_cell(device, dtype, Gemm(), product.name, product.case)
     for rule, operator in plan.timed.items():
         settings = getattr(plan.config, rule)
         wanted_scopes = getattr(settings, "scopes", None)  # of operators that have several
@@ -148,12 +148,12 @@ def _plan_cells(plan: RunPlan, device: str) -> Iterable[PlannedCell]:
                 for implementation in operator.implementations_on(identity.kind, settings.implementations):
                     for scope in implementation.scopes_on(unopened):
                         if wanted_scopes is None or scope in wanted_scopes:
-                            key = CellKey(
-                                operator=operator.name,
-                                implementation=implementation.name,
-                                preset=case.preset,
-                                scope=scope,
-                                dtype=case.dtype,
-                                shape=case.shape,
-                            )
-                            yield PlannedCell(device, f"{device}/{rule}/{path}", key)
+                            yield _plan_cell(device, path, operator, implementation.name, case, scope)
+
+
+def _plan_cell(
+    device: str, path: str, operator: Operator, implementation: str, case: Case, scope: str | None = None
+) -> PlannedCell:
+    shared = {"preset": case.preset, "dtype": case.dtype, "shape": case.shape}
+    key = CellKey(operator=operator.name, implementation=implementation, scope=scope, **shared)
+    return PlannedCell(device, f"{device}/{operator.rule}/{path}", key)

@@ -12,6 +12,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from roofline.core.grouping import group_by
 from roofline.core.terms import UserError
 from roofline.operators import registry
 from roofline.operators.base import Operator
@@ -66,12 +67,10 @@ def complete(config: Mapping) -> Checked:
 
 def describe_errors(error: ValidationError, config: Mapping, model: type[BaseModel]) -> list[str]:
     """Return a line for each place with an error: pydantic reports every branch of a union."""
-    errors_by_place: dict[tuple, dict[str, ErrorDetails]] = {}
-    for details in error.errors():
-        errors_by_place.setdefault(_error_path(details, config), {})[_message(details, model)] = details
     lines = []
-    for place, errors in errors_by_place.items():
-        lines.append(f"{_format_key(place)}: {' or '.join(errors)}{_describe_value(next(iter(errors.values())))}")
+    for place, errors in group_by(error.errors(), lambda details: _error_path(details, config)).items():
+        messages = dict.fromkeys(_message(details, model) for details in errors)
+        lines.append(f"{_format_key(place)}: {' or '.join(messages)}{_describe_value(errors[0])}")
     return lines
 
 

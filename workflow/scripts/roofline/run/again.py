@@ -5,9 +5,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from roofline.devices.discovery import kind_from_name
 from roofline.records.base import read
 from roofline.records.blocks import MeasuredRecord, disturbed_share
-from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
 from roofline.run.jobs import COPIES
 from roofline.table.rows import Roofline
@@ -53,7 +53,7 @@ def keep_less_disturbed(results: Path, outputs: Iterable[str]) -> list[Path]:
     kept = []
     for path in map(Path, outputs):
         aside = COPIES / path.relative_to(results)
-        if aside.exists() and _same_seals(aside, path) and _share(results, aside) <= _share(results, path):
+        if aside.exists() and _same_seals(aside, path) and _share(aside) <= _share(path):
             aside.replace(path)
             kept.append(path)
     return kept
@@ -82,8 +82,7 @@ def _same_seals(aside: Path, path: Path) -> bool:
     return isinstance(old, JobRecord) and isinstance(new, JobRecord) and old.seals == new.seals
 
 
-def _share(results: Path, path: Path) -> float:
+def _share(path: Path) -> float:
     record = read_record(path)
     assert isinstance(record, MeasuredRecord), "jobs of other records are not measured again"
-    device = read(DeviceRecord, results / record.device / "device_query.json")
-    return disturbed_share(record, device.device_kind)
+    return disturbed_share(record, kind_from_name(record.device))

@@ -33,17 +33,19 @@ def end_on_signals(last_words: Callable[[], str]) -> None:
     """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: _end_run(last_words))
-    signal.signal(signal.SIGPIPE, lambda *_: _end_run(last_words))  # Python itself ignores it
+            signal.signal(number, lambda *_: _end_all(last_words))
+    signal.signal(signal.SIGPIPE, lambda *_: _end_all(last_words))  # Python itself ignores it
 
 
-def _end_run(last_words: Callable[[], str]) -> None:
-    """End this process and those that it started. Not by an exception: Snakemake would print its trace."""
+def _end_all(last_words: Callable[[], str] | None = None) -> NoReturn:
+    """End this process and those that it started. Not by an exception: Snakemake would print its trace, and Python
+    ignores what is raised in a callback."""
     for number in (*SIGNALS, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     BEGUN.set()
     _end_started()  # what lives longer ends with the run's lock
-    words = f"{last_words()}\n".encode(errors="replace")
+    remove_temporary()
+    words = f"{last_words()}\n".encode(errors="replace") if last_words else b""
     for number in SIGNALS:  # for a reader that stalls
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
@@ -90,7 +92,7 @@ def exit_with(main: Callable[[list[str]], int], failed: int = 1) -> NoReturn:
         sys.stdout = _PlainText(sys.__stdout__.detach(), encoding, "replace", line_buffering=os.isatty(1))
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _leave)
+            signal.signal(number, lambda *_: _end_all())
     status = failed
     try:
         status = main(sys.argv[1:])
@@ -114,12 +116,3 @@ def show_error(error: Exception) -> None:
     """Print an error of the user or the system, unless stderr takes no more either."""
     with contextlib.suppress(OSError):
         print(describe_error(error), file=sys.stderr, flush=True)
-
-
-def _leave(*_: object) -> NoReturn:
-    """End this program. Not by an exception: Python ignores what is raised in a callback, and prints its trace."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    _end_started()
-    remove_temporary()
-    os._exit(INTERRUPTED)

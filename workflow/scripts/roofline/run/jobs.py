@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from roofline.devices import host
 from roofline.measure import undisturbed
-from roofline.records.base import RunRecord
+from roofline.records.base import read, write
 from roofline.records.device_record import DeviceRecord
 from roofline.records.files import RESULTS, file_sha256, write_text
+from roofline.records.operator_record import JobRecord
 from roofline.run import run_lock
 
 COPIES = RESULTS / "previous" / "again"  # of records that are measured again
@@ -134,11 +135,18 @@ def _show(line: str) -> None:
             os.write(terminal, f"{line}\n".encode())
 
 
-def report(record: RunRecord | list[RunRecord], name: str, device: DeviceRecord | None = None) -> None:
-    """Say the line of a measuring job, with its results."""
+def write_and_say(record: JobRecord | DeviceRecord, path: str | Path, name: str) -> None:
+    """Write a record of a measuring job, and say its line."""
+    write(record, path)
+    say(format_line(record, name))
+
+
+def format_line(record: Any, name: str) -> str:
+    """Return the line of a measuring job, with its results. Raises UserError and OSError."""
     from roofline.report import job_lines  # on a CPU not before the measurement has ended
 
-    say(job_lines.format_job_line(record, name, device))
+    device = read(DeviceRecord, RESULTS / record.device / "device_query.json")
+    return job_lines.format_job_line(record, name, device)
 
 
 # ---------------------------------------------------------------- what jobs have left

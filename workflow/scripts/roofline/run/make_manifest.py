@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from roofline.core.formatting import count_words
 from roofline.core.terms import UserError, select_accelerators
@@ -23,43 +24,50 @@ from roofline.table.seals import find_violations, parse_time
 # ---------------------------------------------------------------- making it
 
 
+class RunTimes(NamedTuple):
+    """The times of a run: when it was started, when it makes its manifest, and the seconds of all runs that made any of
+    its outputs, by when they were started."""
+
+    started_at: str
+    created_at: str
+    seconds: Mapping[str, float]
+
+
 def make_manifest(
     root: Path,
     outputs: Sequence[str],
     jobs: Mapping[str, Mapping],
+    run: RunTimes,
     *,
     settings: dict,
     asked: dict,
-    run_started_at: str,
-    run_seconds: Mapping[str, float],
-    created_at: str,
     sources: Sources,
 ) -> Manifest:
     """Return the manifest of outputs, whose paths are relative to root.
 
-    `jobs` has the job that made each output: rule, started_at, ended_at, log; `run_seconds` the seconds of each run
-    that made some, by when it was started. Raises UserError if a measurement does not follow from its seals.
+    `jobs` has the job that made each output: rule, started_at, ended_at, log. Raises UserError if a measurement does
+    not follow from its seals.
     """
     results = read_results(root / RESULTS, [root / path for path in outputs])
     data = results.data_files()
     reports = [report for _, record in results.counters for report in record.reports]
     files = [file.path for file in [*data, *reports] if Path(file.path).is_relative_to(RESULTS)]
     paths = [*outputs, *(path for path in files if (root / path).is_file())]
-    listed = [describe_output(root, path, jobs.get(path, {}), run_started_at) for path in dict.fromkeys(paths)]
+    listed = [describe_output(root, path, jobs.get(path, {}), run.started_at) for path in dict.fromkeys(paths)]
     if faults := broken_seals(results, hashes(listed)):
         raise UserError("; ".join(faults) + " (remove the file that is named first, and run again)")
     devices = list(results.devices.values())
     return Manifest(
-        created_at=created_at,
+        created_at=run.created_at,
         config=settings,
-        config_sha256=hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
         asked=asked,
         sources=sources,
+        config_sha256=hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
         environment=describe_environment(devices),
         devices=[ManifestDevice(**shared_fields(device, ManifestDevice)) for device in devices],
         data=data,
         operators={path: sha for _, record in results.of_kind(OperatorRecord) for path, sha in record.sources.items()},
-        times=span(listed, run_started_at, run_seconds, created_at, settings["cost"]["usd_per_hour"]),
+        times=span(listed, run, settings["cost"]["usd_per_hour"]),
         outputs=listed,
     )
 
@@ -102,20 +110,14 @@ def describe_output(root: Path, path: str, job: Mapping, run_started_at: str) ->
     )
 
 
-def span(
-    outputs: list[Output],
-    run_started_at: str,
-    run_seconds: Mapping[str, float],
-    created_at: str,
-    usd_per_hour: float | None,
-) -> Times:
+def span(outputs: list[Output], run: RunTimes, usd_per_hour: float | None) -> Times:
     """Return the seconds from the first job of this run to the manifest, those of all jobs and all runs, and their cost
     in USD."""
     starts = [parse_time(output.started_at) for output in outputs if output.of_this_run]
     # A run that made only the manifest began when it was started.
-    first = min(filter(None, starts), default=datetime.fromisoformat(run_started_at))
-    seconds = max(0.0, (datetime.fromisoformat(created_at) - first).total_seconds())
-    total_s = sum(run_seconds.values())
+    first = min(filter(None, starts), default=datetime.fromisoformat(run.started_at))
+    seconds = max(0.0, (datetime.fromisoformat(run.created_at) - first).total_seconds())
+    total_s = sum(run.seconds.values())
     # Each job writes one log, and may write several outputs.
     jobs = {(row.log, row.started_at): (parse_time(row.started_at), parse_time(row.ended_at)) for row in outputs}
     job_seconds = [(end - start).total_seconds() for start, end in jobs.values() if start and end]
@@ -125,7 +127,7 @@ def span(
         usd_per_hour=usd_per_hour,
         cost_usd=usd_per_hour * seconds / 3600 if usd_per_hour is not None else None,
         jobs_s=sum(job_seconds),
-        run_count=len(run_seconds),
+        run_count=len(run.seconds),
         total_span_s=total_s,
         total_cost_usd=usd_per_hour * total_s / 3600 if usd_per_hour is not None else None,
     )
