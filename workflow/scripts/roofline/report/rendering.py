@@ -51,8 +51,11 @@ def render_macro(template: str, name: str, facts: object) -> list[str]:
 def render_table(name: str, facts: object, left_columns: int) -> MarkdownTable:
     """Return the table of a macro of tables.j2, without the columns that are empty after the first `left_columns`."""
     text = getattr(TEXT.get_template("tables.j2").module, name)(facts)
-    columns, *rows = [[" ".join(cell.split()) for cell in row.splitlines()] for row in text.strip().split("\n\n")]
-    return drop_empty_columns(columns, rows, left_columns)
+    headings, _, body = text.strip().partition("\n")
+    columns = headings.split(" | ")
+    rows = [[" ".join(cell.split()) for cell in row.splitlines()] for row in body.split("\n\n") if row.strip()]
+    filled_rows = [row + ["-"] * (len(columns) - len(row)) for row in rows]
+    return drop_empty_columns(columns, filled_rows, left_columns)
 
 
 def render_text(template: str, **facts: Any) -> str:
