@@ -7,7 +7,7 @@ from roofline.core.formatting import duration, flops_rate_text, regime_text
 from roofline.core.grouping import group_by
 from roofline.report import counter_agreement, interpretation, rendering
 from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
-from roofline.report.markdown import MarkdownTable
+from roofline.report.markdown import MarkdownTable, escape_tags
 from roofline.report.report_model import (
     OperatorView,
     ReportView,
@@ -29,10 +29,11 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "roofline": build_roofline_chart(table, report.first_device.device),
         "predictions": build_prediction_chart(report, symbols),
     }
+    paragraphs = interpretation.write_paragraphs(report)
     by_error = sorted(report.predicted_cells, key=error_factor, reverse=True)
     common = {
         "report": report,
-        "paragraphs": interpretation.write_paragraphs(report),
+        "paragraphs": paragraphs,
         "verification": build_verification_table(by_error, table),
         "drawn_verification": build_verification_table(select_sealed(select_measured(table.drawn)), table),
         "own_predictions": rendering.render_table("own_predictions", table, left_columns=6),
@@ -51,7 +52,7 @@ def build_pages(report: ReportView) -> dict[str, str]:
     energy = _write_energy(table, [fit for fit in table.energy_fits if fit.device == report.first_device.device])
     shapes = build_shape_table(report)
     return {
-        "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
+        "interpretation.md": escape_tags("\n\n".join(["# What this roofline says", *paragraphs, ""])),
         "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common | {"energy": energy}, shapes=shapes),
         "verification.md": rendering.render_text("verification.md.j2", **common),
         "report.html": rendering.render_html(
