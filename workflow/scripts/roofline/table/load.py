@@ -19,7 +19,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell, CountFigures
 from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
-from roofline.records.operator_record import CellKey, Measurement
+from roofline.records.operator_record import CellKey
 from roofline.table import ceiling_rows, seals
 from roofline.table.all_reduce_rows import all_reduce_rows
 from roofline.table.baselines import compare_with_baselines, select_runs
@@ -74,7 +74,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         if bandwidth.peer and not bandwidth.skipped_reason:
             peers.append(ceiling_rows.peer_path_row(path, bandwidth, bandwidth.peer))
     for path, rates in results.of_kind(InstructionsRecord):
-        memory, counts = _ceilings_of(ceilings, rates.device).memory, results.counted_on(rates.device)
+        memory, counts = ceilings_by_device[rates.device].memory, results.counted_on(rates.device)
         instructions.append(build_instruction_row(path, rates, memory, cells, counts))
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
@@ -150,22 +150,18 @@ def _ceilings_of(ceilings: list[Ceiling], device: str) -> Ceilings:
 
 def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iterator[CellRow]:
     abouts = load_abouts() | {name: StoredAbout(operator) for name, operator in results.own_operators.items()}
-    measurements_by_case: dict[tuple, dict[str, Measurement]] = {}
-    for _, record in results.measured:
-        for measurement in record.measurements:
-            case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
-            case[measurement.implementation] = measurement
-    for path, record in results.measured:
-        for measurement in record.measurements:
-            context = CellContext(
-                kind=results.devices[record.device].device_kind,
-                about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
-                ceilings=ceilings_by_device[record.device],
-                seal=results.device_seal(record.device),
-                constants=results.constants(record.device, measurement.operator),
-                same_case=measurements_by_case[case_key(record.device, measurement)],
-            )
-            yield build_cell_row(path, record, measurement, context)
+    cells = [(path, record, measurement) for path, record in results.measured for measurement in record.measurements]
+    cells_by_case = group_by(cells, lambda cell: case_key(cell[1].device, cell[2]))
+    for path, record, measurement in cells:
+        context = CellContext(
+            kind=results.devices[record.device].device_kind,
+            about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
+            ceilings=ceilings_by_device[record.device],
+            seal=results.device_seal(record.device),
+            constants=results.constants(record.device, measurement.operator),
+            same_case=[other for *_, other in cells_by_case[case_key(record.device, measurement)]],
+        )
+        yield build_cell_row(path, record, measurement, context)
 
 
 def _skipped(results: Results, request: Request) -> list[Skipped]:
@@ -208,9 +204,8 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regi
     counted_flops = _on_pipes(cell)
     # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
     written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
-    judged_bytes = (
-        written_bytes if len(cell.kernels) < 2 else None
-    )  # of several the first write what the next one reads
+    # Of several kernels the first write what the next one reads.
+    judged_bytes = written_bytes if len(cell.kernels) < 2 else None
     return Counted(
         **shared_fields(cell, CellKey),
         **shared_fields(cell, CountFigures),
