@@ -1,8 +1,7 @@
 """What a roofline shows of a device: slopes, roofs, and dots with labels. Matplotlib and Plotly draw the same."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
 from roofline.operators.about import About
-from roofline.report.palette import SERIES_COLOURS
+from roofline.report.palette import SERIES_COLOURS, markers_of
 from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import Cell, compared_scope, reliable_share
 from roofline.report.words import describe_libraries, format_percent_span, format_shares
@@ -67,14 +66,12 @@ class Dot:
     intensity_flops_per_byte: float
     tflops: float
     label: str
-    dtype: str
     kind: str  # what its marker means
     hollow: bool
-    crossed: bool
     has_peak_share: bool  # in its label
     sealed_tflops: float | None
     cell: CellRow
-    colour: str | None = None  # that of the dtype without one
+    colour: str | None  # that of the dtype without one
 
 
 @dataclass(frozen=True)
@@ -128,13 +125,13 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         labels = {id(cell): _rate_label(cell, roofline) for cell in placed}
     else:
         labels = _share_labels(placed, roofline)
-    dots = [_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed]
+    colours = markers_of((cell.implementation for cell in placed), SERIES_COLOURS) if by_rate else {}
     return RooflineContent(
         device=device,
         row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
-        dots=_colour_by_implementation(dots) if by_rate else dots,
+        dots=[_dot(cell, labels.get(id(cell), Label()), roofline, colours.get(cell.implementation)) for cell in placed],
         scale=scale,
         libraries=describe_libraries(roofline, device),
     )
@@ -235,7 +232,8 @@ def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     return max(groups.values(), key=lambda group: median(map(reliable_share, group)))
 
 
-def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
+def _dot(cell: CellRow, label: Label, roofline: Roofline, colour: str | None) -> Dot:
+    """A dot; it has a colour of its own in the picture of one operator, where the dtype may be one."""
     names: list[str | None] = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
     if cell.operator == USERS:
         names = ["your operations", cell.scope]
@@ -243,13 +241,12 @@ def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
         intensity_flops_per_byte=_intensity(cell),
         tflops=_height(cell),
         label=label.text,
-        dtype=cell.dtype,
-        kind=cell.implementation if by_rate else ", ".join(filter(None, names)),
+        kind=cell.implementation if colour else ", ".join(filter(None, names)),
         hollow=cell.attained_tflops is None,
-        crossed=bool(cell.doubt),
         has_peak_share=label.has_peak_share,
         sealed_tflops=cell.sealed_tflops if cell.attained_tflops else None,
         cell=cell,
+        colour=colour,
     )
 
 
@@ -259,12 +256,6 @@ def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
     for baseline, gain in list(cell.speed_up.items())[-1:]:
         text += f", {number(gain.gpu_time_ratio or gain.cpu_time_ratio)}x {baseline}"
     return Label(text)
-
-
-def _colour_by_implementation(dots: Sequence[Dot]) -> list[Dot]:
-    """The dots, each in the colour of its implementation: in the picture of one operator the dtype may be one."""
-    colours = dict(zip(dict.fromkeys(dot.kind for dot in dots), cycle(SERIES_COLOURS), strict=False))
-    return [replace(dot, colour=colours[dot.kind]) for dot in dots]
 
 
 def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Label]:
