@@ -24,10 +24,9 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
             continue
         of_link = [row for row in memory if (row.device, row.peer) == (record.device, record.peer.peer)]
         rates = [row.gb_per_s / 2 for row in of_link if row.both_ways and not row.doubt]
-        seal = find_seal(record, results)
-        sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
-        latency_s = seal.latency_s if seal else None
-        sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
+        seals = results.seals_of(record.device, AllReducePredictionRecord).values()
+        seal = next((seal for seal in seals if seal.peer == record.peer.peer), None)
+        sizes = list(_sizes(record, seal, max(rates, default=None)))
         errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
         yield AllReduceRow(
             **copy_fields(record, "device", "nccl_version", "nccl_skipped_reason"),
@@ -39,14 +38,8 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
         )
 
 
-def find_seal(record: AllReduceRecord, results: Results) -> AllReducePredictionRecord | None:
-    """Return the prediction of a record's all-reduces; None if the run has none."""
-    seals = results.seals_of(record.device, AllReducePredictionRecord).values()
-    return next((seal for seal in seals if seal.peer == record.peer.peer), None)
-
-
 def _sizes(
-    record: AllReduceRecord, sealed_s: dict[int, float], latency_s: float, link_gb_per_s: float | None
+    record: AllReduceRecord, seal: AllReducePredictionRecord | None, link_gb_per_s: float | None
 ) -> Iterator[AllReduceSize]:
     def of(implementation: AllReduceImplementation) -> dict[int, TimedAllReduce]:
         timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
@@ -56,6 +49,8 @@ def _sizes(
         timed_by_size = of(implementation).items()
         return {size: timed.timing.median_s for size, timed in timed_by_size if not _find_doubt(record, timed)}
 
+    sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
+    latency_s = (seal and seal.latency_s) or 0.0
     in_graphs_s = undoubted_s("nccl_graph")
     eager_s = undoubted_s("nccl_eager") if _is_quiet(record) else {}
     for size, ours in of("ours").items():
