@@ -48,8 +48,10 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     """Paint rates in G warp instructions per second over warp instructions per transaction."""
     peak, slopes = row.warp_instructions_per_s / 1e9, {k: v / 1e9 for k, v in row.transactions_per_s.items()}
     dots = [
-        (kernel, level, kernel.warp_instructions / kernel.transactions[level], kernel.warp_instructions_per_s / 1e9)
-        for kernel, level in row.placed()
+        (kernel, level, kernel.warp_instructions / count, kernel.warp_instructions_per_s / 1e9)
+        for kernel in row.kernels
+        for level, count in kernel.transactions.items()
+        if count
     ]
     xs = [x for _, _, x, _ in dots]
     ys = [y for _, _, _, y in dots] + [wall.requests_per_s / 1e9 for wall in row.walls]

@@ -270,7 +270,8 @@ def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
     lines = []
     for row in roofline.all_reduces:
         if row.device == device:
-            small, large = row.of_size(SMALL_ALL_REDUCE) or row.sizes[0], row.sizes[-1]
+            small = next((size for size in row.sizes if size.size_bytes == SMALL_ALL_REDUCE), row.sizes[0])
+            large = row.sizes[-1]
             nccl = [duration(small.nccl_graph_time_s)] if small.nccl_graph_time_s else []
             nccl += [f"eager {duration(small.nccl_eager_time_s)}"] if small.nccl_eager_time_s else []
             words = f"{capacity(small.size_bytes)} {mark_doubtful(duration(small.time_s), small.doubt)}"
