@@ -33,7 +33,7 @@ def draw_instructions(roofline: Roofline) -> Figure:
         style.print_head(figure, top, f"Instruction roofline: {roofline.devices[row.device].name}", [_subtitle(row)])
         panel = top - TITLE_HEIGHT
         margins = style.subplot_margins(height, top=height - panel, bottom=panel - PLOT_HEIGHT, right=LEGEND_WIDTH)
-        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), row)
+        _paint(figure.subplots(gridspec_kw=margins), row)
         top -= INSTRUCTION_PANEL
     style.print_lines(figure, top - style.LINE + 8, caption)
     return figure

@@ -48,7 +48,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     margins = style.subplot_margins(height, top=head, bottom=style.MARGIN + PANEL_AXIS_HEIGHT)
     if not axis:
         margins["left"] = CASE_NAMES_WIDTH / style.WIDTH
-        _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), panels, looks)
+        _paint_cases(figure.subplots(gridspec_kw=margins), panels, looks)
         return figure
     space = (PANEL_TITLE_HEIGHT + PANEL_AXIS_HEIGHT) / PANEL_HEIGHT
     grid = figure.add_gridspec(rows, PANELS_PER_ROW, **margins, hspace=space, wspace=0.1)

@@ -57,7 +57,7 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
         style.print_head(figure, top, content.row.name, [" · ".join(filter(None, [subtitle, content.libraries]))])
         plot_top = top - TITLE_SPACE
         margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
-        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), content, markers)
+        _paint(figure.subplots(gridspec_kw=margins), content, markers)
         style.add_legend(figure, plot_top - plot - AXIS_SPACE, legend, columns=3)
         top -= panel
     if not operator_title:
