@@ -11,7 +11,7 @@ from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
 from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
-from roofline.report.words import find_headline_name, find_spreads
+from roofline.report.words import find_headline
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
 
@@ -54,7 +54,7 @@ def _trust(report: ReportView) -> dict:
     ]
     on_slope = [cell for cell in under_reads if (cell.reliable_fraction_of_roof or 0.0) >= CONFIRMING_SHARE]
     headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
-    spreads = [(find_headline_name(row), find_spreads(row)) for row in headline]
+    spreads = [(name, found) for name, _, found in map(find_headline, headline)]
     of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
     ranked = [(row, row.sustained_standing) for row, _ in loads]
     return {

@@ -31,7 +31,7 @@ class PyramidLayer:
 def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
     """Return the levels of a device's memory of which something was measured."""
     device = roofline.devices[name]
-    memory = {row.name: row for row in roofline.ceilings if row.device == name and row.kind == "memory"}
+    memory = {row.name: row for row in roofline.memory_ceilings(name)}
     if DEVICE_TRAITS[device.device_kind].accelerator:
         layers = _levels_of_gpu(device, memory, roofline.ceiling(name, "fp32_fma"))
     else:

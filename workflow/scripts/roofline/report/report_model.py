@@ -243,8 +243,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
 
 
 def _device(name: str, table: Roofline) -> DeviceView:
-    device_ceilings = [ceiling for ceiling in table.ceilings if ceiling.device == name]
-    compute = [ceiling for ceiling in device_ceilings if ceiling.kind == "compute"]
+    compute = table.compute_ceilings(name)
     device_cells = [cell for cell in table.operators if cell.device == name]
     measured = group_by(select_measured(device_cells), lambda cell: cell.operator)
     return DeviceView(
@@ -253,7 +252,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
         facts=_facts(table.devices[name]),
         gemms=[ceiling for ceiling in compute if ceiling.workload == "gemm"],
         registers=[ceiling for ceiling in compute if ceiling.workload == "fma"],
-        memory=[ceiling for ceiling in device_ceilings if ceiling.kind == "memory"],
+        memory=table.memory_ceilings(name),
         layers=build_pyramid(name, table),
         operators=[_operator(measured[operator], table) for operator in table.operator_info if operator in measured],
         score=score_predictions(device_cells),

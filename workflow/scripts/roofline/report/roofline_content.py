@@ -140,7 +140,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
 def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
     """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
     names = {cell.compute_ceiling for cell in cells}
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
+    ceilings = roofline.compute_ceilings(device)
     if not by_rate:
         names |= {CUDA_CORES_CEILING, *(ceiling.name for ceiling in ceilings if ceiling.workload == "gemm")}
     return [ceiling for ceiling in ceilings if ceiling.name in names]
@@ -155,7 +155,7 @@ def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Slope]:
     """The slopes that cells stand under, the copy on the device, and the caches."""
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "memory"]
+    ceilings = roofline.memory_ceilings(device)
     emphasised = _most_used(ceilings, [cell for cell in roofline.operators if cell.device == device])
     for ceiling in ceilings:
         if ceiling.name in under or ceiling.name in (DRIVER_COPY, *CACHE_LEVELS) or ceiling is emphasised:

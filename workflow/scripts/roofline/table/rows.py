@@ -600,6 +600,14 @@ class Roofline(TableRow):
         """Return the ceiling of this name on a device; None if it was not measured."""
         return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
 
+    def compute_ceilings(self, device: str) -> list[ComputeCeiling]:
+        """Return the compute ceilings of a device."""
+        return [row for row in self.ceilings if row.kind == "compute" and row.device == device]
+
+    def memory_ceilings(self, device: str) -> list[MemoryCeiling]:
+        """Return the memory ceilings of a device."""
+        return [row for row in self.ceilings if row.kind == "memory" and row.device == device]
+
     @property
     def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
         """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's

@@ -9,7 +9,7 @@ from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
-from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
 from roofline.table.run_records import Results
 
 if TYPE_CHECKING:
@@ -37,16 +37,12 @@ class Evidence:
     @property
     def compute_ceilings(self) -> list[ComputeCeiling]:
         """The compute ceilings of the device that were not disturbed."""
-        return [row for row in self._ceilings if row.kind == "compute"]
+        return [row for row in self.table.compute_ceilings(self.device.device) if row.doubt not in DISTURBED]
 
     @property
     def memory_ceilings(self) -> list[MemoryCeiling]:
         """The memory ceilings of the device that were not disturbed."""
-        return [row for row in self._ceilings if row.kind == "memory"]
-
-    @property
-    def _ceilings(self) -> list[Ceiling]:
-        return [row for row in self.of_device(self.table.ceilings) if row.doubt not in DISTURBED]
+        return [row for row in self.table.memory_ceilings(self.device.device) if row.doubt not in DISTURBED]
 
     def of_device(self, rows: Sequence[RowT]) -> list[RowT]:
         """Return the rows of the table that are of this device."""
