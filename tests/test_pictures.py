@@ -8,7 +8,7 @@ from records_factory import bandwidth_record, peak_record, verified
 
 from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import CROSSED
+from roofline.report.figure_style import CROSSED, styled
 from roofline.report.palette import markers_of_kinds
 from roofline.report.pictures import drawings
 from roofline.report.roofline_content import build_content, choose_dots
@@ -19,6 +19,12 @@ OPERATIONS = [
     for place, gemm in enumerate(cell for cell in RUN.operators if cell.operator == "gemm")
 ]
 CEILINGS = 2.4  # lines below this are ceilings, those above lead labels to their dots
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with styled():
+        yield
 
 
 def ceilings_of(figure):

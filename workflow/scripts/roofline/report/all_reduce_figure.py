@@ -25,7 +25,6 @@ CURVES = (
 )
 
 
-@style.styled()
 def draw_all_reduces(roofline: Roofline) -> Figure:
     """Return the picture of all-reduces: time on the left, bandwidth on the right."""
     title, rows = "All-reduce between two GPUs over its size", roofline.all_reduces

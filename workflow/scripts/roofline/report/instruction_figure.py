@@ -23,7 +23,6 @@ INSTRUCTION_CAPTION += "a dot per level, in the colour of the level; a bar below
 INSTRUCTION_CAPTION += "Loads by stride and by bank conflict are walls."
 
 
-@style.styled()
 def draw_instructions(roofline: Roofline) -> Figure:
     """Return the picture of the instruction rooflines, a panel for each GPU, one below the other."""
     caption = style.wrap_text(INSTRUCTION_CAPTION)

@@ -25,7 +25,6 @@ CASE_NAMES_WIDTH, CASE_HEIGHT = 220.0, 14.0  # of a picture with a row per case
 Looks = Mapping[str, style.Look]
 
 
-@style.styled()
 def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     """Return the picture of an operator's shares of the roof: panels over its axis, or a row per case."""
     cells = [RoofedCell(**dict(cell)) for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]

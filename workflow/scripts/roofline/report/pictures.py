@@ -80,11 +80,8 @@ def draw(
 
 def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[str], dpi: float) -> None:
     with styled():
-        if draw_figure:
-            figure = add_failures(draw_figure(), failures)
-        else:
-            figure = new_empty_figure(path.stem, "No cell with a roof in this run.")
-    save(figure, [path], dpi)
+        figure = draw_figure() if draw_figure else new_empty_figure(path.stem, "No cell with a roof in this run.")
+        save(add_failures(figure, failures), [path], dpi)
 
 
 def _start(start_worker: Callable[[], None]) -> None:

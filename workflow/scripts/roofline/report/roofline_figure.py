@@ -28,13 +28,11 @@ ROOFLINE_CAPTION = "Colours: dtypes, as of the roofs. Percentages: of the roof{}
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 
 
-@style.styled()
 def draw_roofline(roofline: Roofline, device: str) -> Figure:
     """Return the roofline of a device, with the best cells of each operator."""
     return draw_panels([build_content(roofline, device, choose_dots(roofline, device))])
 
 
-@style.styled()
 def draw_operator(roofline: Roofline, operator: str) -> Figure:
     """Return a roofline per device with all cells of an operator, by implementation, labelled with FLOP rates."""
     operator_cells = [cell for cell in roofline.measured_cells if cell.operator == operator]
