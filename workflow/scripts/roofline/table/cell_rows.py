@@ -93,11 +93,10 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
-        **_promised_fields(measured, context.seal),
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
-        **_cause_of_error(measured, context, compute, memory),
+        **_fields_by_seals(measured, context, compute, memory),
         speed_up=_speed_up(measured, context),
         notes=_notes(record),
         doubt=_doubt(record, measured, context.kind, exceeded),
@@ -135,15 +134,6 @@ def _place_under_roof(
     }
 
 
-def _promised_fields(measured: Measurement, seal: PredictionRecord | None) -> dict[str, Any]:
-    """The fields of a row that follow from the promised rates of its ceilings; none without a seal."""
-    if seal is None:
-        return {}
-    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    roof_s = promised_roof_s(measured.flops, measured.bytes, promised)
-    return {"promised_roof_s": roof_s, "baseline_prediction": predict_baseline(measured, seal)}
-
-
 def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None) -> Literal["compute", "memory"]:
     """Return which ceiling is the lower one at a cell's intensity; a roof within ROUNDED of the peak is the peak.
 
@@ -154,18 +144,23 @@ def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None
     return "memory" if gb_per_s and roof < ROUNDED * peak else "compute"
 
 
-def _cause_of_error(
+def _fields_by_seals(
     measured: Measurement, context: CellContext, compute: ComputeCeiling | None, memory: MemoryCeiling | None
 ) -> dict[str, Any]:
-    """The main cause of the sealed CPU time's error, the seconds that it adds and its reason, as fields of a row; none
-    if that is not known."""
-    if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
+    """The fields of a row that follow from its seals, as far as there are any: its roof by the promised rates, the
+    baseline, and the main cause of the sealed CPU time's error, with the seconds that it adds and its reason."""
+    if context.seal is None:
         return {}
+    promised = context.seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    roof_s = promised_roof_s(measured.flops, measured.bytes, promised)
+    fields = {"promised_roof_s": roof_s, "baseline_prediction": predict_baseline(measured, context.seal)}
+    if context.constants is None or measured.sealed.cpu_time_s is None:
+        return fields
     replay = prepare_replay(measured, context.seal, context.constants)
     seconds_by_cause = attribute_error(replay, compute.tflops if compute else None, memory.gb_per_s if memory else None)
     cause, cause_s = find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
     reason = explain_cause(replay, cause, cause_s, compute, memory) if cause and cause_s else None
-    return {"cause": cause, "cause_s": cause_s, "cause_reason": reason}
+    return fields | {"cause": cause, "cause_s": cause_s, "cause_reason": reason}
 
 
 def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> TimeShares:
