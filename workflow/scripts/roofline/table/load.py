@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -74,7 +73,8 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         if bandwidth.peer and not bandwidth.skipped_reason:
             peers.append(ceiling_rows.peer_path_row(path, bandwidth, bandwidth.peer))
     for path, rates in results.of_kind(InstructionsRecord):
-        memory, counts = ceilings_by_device[rates.device].memory, results.counted_on(rates.device)
+        memory = ceilings_by_device[rates.device].memory
+        counts = [cell for _, record in results.counters if record.device == rates.device for cell in record.cells]
         instructions.append(build_instruction_row(path, rates, memory, cells, counts))
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
@@ -108,6 +108,7 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
     record = results.devices[name]
     bandwidths = [bandwidth for _, bandwidth in results.of_kind(BandwidthRecord) if bandwidth.device == name]
     idle = next((bandwidth.idle for bandwidth in bandwidths if bandwidth.idle), None)
+    predictions = results.predictions.get(name)
     return DeviceRow(
         **shared_fields(record, DeviceFacts),
         record=f"{name}/device_query.json",
@@ -115,12 +116,7 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
         seals={path: seal.sealed_at for path, seal in results.seals.items() if seal.device == name},
-        timed_before_count=sum(
-            cell.started_at is not None
-            for _, predictions in results.predictions
-            if predictions.device == name
-            for cell in predictions.cells
-        ),
+        timed_before_count=sum(cell.started_at is not None for cell in predictions.cells) if predictions else 0,
         constants_sha256=seals.hash_fitted_constants(results, name),
         violations=[] if sha256 is None else seals.find_violations(results, name, sha256),
     )
@@ -183,11 +179,11 @@ def _skipped(results: Results, request: Request) -> list[Skipped]:
 
 def _what_if(results: Results) -> Iterator[AskedCell]:
     """The cells that a reader may ask about, by device, in the order in which they were predicted."""
-    for _, predictions in sorted(results.predictions, key=itemgetter(0)):
+    for device, predictions in sorted(results.predictions.items()):
         for cell in predictions.what_if:
             if cell.entry and cell.sealed:
                 counts = copy_fields(cell.entry, "flops", "bytes") | copy_fields(cell.sealed, "cpu_time_s", "regime")
-                yield AskedCell(**shared_fields(cell, CellKey), device=predictions.device, **counts)
+                yield AskedCell(**shared_fields(cell, CellKey), device=device, **counts)
 
 
 # ---------------------------------------------------------------- hardware counters

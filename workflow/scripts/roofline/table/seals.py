@@ -45,12 +45,12 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
     lines += _find_unlike_constants(device, results)
     lines += _find_unlike_all_reduces(device, results, sha256)
-    for path, predictions in results.predictions:
-        if predictions.device == device:
-            lines += _find_unpredicted(path, predictions, results)
-            lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
-            lines += _find_unlike(path, predictions, results)
-            lines += _find_unlike_shapes(path, predictions, results, sha256)
+    if predictions := results.predictions.get(device):
+        path = f"{device}/predictions.json"
+        lines += _find_unpredicted(path, predictions, results)
+        lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
+        lines += _find_unlike(path, predictions, results)
+        lines += _find_unlike_shapes(path, predictions, results, sha256)
     return lines
 
 
@@ -68,7 +68,7 @@ def hash_fitted_constants(results: Results, device: str) -> dict[str, str]:
 def count_recomputed(results: Results) -> tuple[int, int]:
     """Return how many predictions of a run can be recomputed, and how many not: those without an entry, or of an entry
     that other code has sealed."""
-    cells = [cell for _, predictions in results.predictions for cell in predictions.cells if cell.sealed]
+    cells = [cell for predictions in results.predictions.values() for cell in predictions.cells if cell.sealed]
     recomputed = sum(_has_present_entry(cell) for cell in cells)
     all_reduces = [seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord)]
     return recomputed + sum(len(seal.sizes) for seal in all_reduces), len(cells) - recomputed
@@ -159,7 +159,7 @@ def _find_drawing_operator(rule: str, drawn: DrawnShapes) -> Operator | None:
 
 def count_redrawn(results: Results) -> tuple[int, int]:
     """Return how many sets of drawn shapes of a run are drawn again, and how many not, since other code drew them."""
-    sets = [pair for _, predictions in results.predictions for pair in predictions.drawn.items()]
+    sets = [pair for predictions in results.predictions.values() for pair in predictions.drawn.items()]
     redrawn = sum(_find_drawing_operator(*pair) is not None for pair in sets)
     return redrawn, len(sets) - redrawn
 
