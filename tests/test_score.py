@@ -9,8 +9,9 @@ from records_factory import cell as measured_cell
 from roofline.core.cell_prediction import is_within_factor
 from roofline.records.cards import METHOD, CardRun, Cards, KnownCards, OtherModel
 from roofline.records.seal_records import CostTerms
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
 from roofline.table.rows import CellPrediction
+from roofline.table.run_records import Request
 from roofline.table.scores import START_S, implementation_kind, score_predictions
 
 

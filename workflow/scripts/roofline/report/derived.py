@@ -12,9 +12,9 @@ from roofline.records.base import write
 from roofline.records.files import write_text
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
 from roofline.table.rows import Roofline, TableRow
-from roofline.table.run_records import Results
+from roofline.table.run_records import Request, Results
 
 TABLE = "roofline.json"
 Scalar = str | int | float | bool | None

@@ -1,9 +1,7 @@
 """The one table of a run, built once from its records."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
 
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
@@ -28,27 +26,13 @@ from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
 from roofline.table.own_scores import build_own_rows, score_own
 from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
-from roofline.table.run_records import Results
+from roofline.table.run_records import Request, Results
 from roofline.table.scores import score_predictions
 from roofline.table.standing import NO_RUNS, select_comparable_runs
 
 # A count agrees with the declared one within the larger of a share of that and an amount.
 FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
 TRAFFIC_SHARE, TRAFFIC_BYTES = 0.05, 1e6
-
-
-@dataclass(frozen=True)
-class Request:
-    """The part of the config that the table follows from besides records.
-
-    `without` names the operators that a device cannot run.
-    """
-
-    effort: str | None = None
-    dtypes: list[str] = field(default_factory=list)
-    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
 def build_table(results: Results, request: Request | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:

@@ -1,10 +1,10 @@
-"""The records of a run, read together."""
+"""The records of a run, read together, and what was asked of it."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperatorRecord
@@ -77,6 +77,20 @@ class Results:
         """Return every file that operators were measured with, once."""
         files = [file for _, record in self.of_kind(OperatorRecord) for file in record.data]
         return list({(file.path, file.sha256): file for file in files}.values())
+
+
+@dataclass(frozen=True)
+class Request:
+    """The part of the config that the table follows from besides records.
+
+    `without` names the operators that a device cannot run.
+    """
+
+    effort: str | None = None
+    dtypes: list[str] = field(default_factory=list)
+    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
 def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:

@@ -3,17 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
 from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
-from roofline.table.run_records import Results
-
-if TYPE_CHECKING:
-    from roofline.table.load import Request
+from roofline.table.run_records import Request, Results
 
 MACHINE_MODULES = ("surroundings", "card", "ceilings")  # whose checks need no operators
 MODULES = (*MACHINE_MODULES, "consistency", "acceptance")  # in the order of their rows
@@ -30,8 +27,7 @@ class Evidence:
     device: DeviceRecord
     table: Roofline
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
-    dtypes: Sequence[str] = ()  # requested; empty if not known
-    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # requested, by operator
+    request: Request = field(default_factory=Request)
     profiled: bool = False  # whether counters were requested
 
     @property
@@ -104,11 +100,11 @@ def run_checks(evidence: Evidence, modules: Sequence[str] = MODULES) -> list[Che
     return [result for result in results if result]
 
 
-def check_run(table: Roofline, results: Results, request: "Request") -> list[CheckResult]:
+def check_run(table: Roofline, results: Results, request: Request) -> list[CheckResult]:
     """Return the results of all checks of a run, device by device."""
     rows: list[CheckResult] = []
     for name, device in results.devices.items():
         records = {path: record for path, record in results.timed_records() if record.device == name}
-        evidence = Evidence(device, table, records, request.dtypes, request.shapes, profiled=bool(results.profilers))
+        evidence = Evidence(device, table, records, request, profiled=bool(results.profilers))
         rows += run_checks(evidence)
     return rows
