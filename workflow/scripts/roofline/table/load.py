@@ -144,21 +144,19 @@ def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iter
         yield build_cell_row(path, record, measurement, context)
 
 
-def _skipped(results: Results, request: Request) -> list[Skipped]:
-    """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
+def _skipped(results: Results, request: Request) -> Iterator[Skipped]:
+    """Yield the ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
     skip_reasons = {(peak.device, peak.name): peak.skipped_reason for _, peak in results.of_kind(PeakFlopsRecord)}
-    skipped = []
     for device, record in results.devices.items():
         for dtype in request.dtypes:
             if reason := record.unsupported.get(dtype) or skip_reasons.get((device, dtype)):
-                skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
+                yield Skipped(device=device, kind="peak_flops", name=dtype, reason=reason)
     jobs: list[BandwidthRecord | AllReduceRecord] = [job for _, job in results.of_kind(BandwidthRecord)]
     for job in jobs + [job for _, job in results.of_kind(AllReduceRecord)]:
         if job.skipped_reason:
-            skipped.append(Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason))
+            yield Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason)
     for row in request.without:
-        skipped.append(Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"]))
-    return skipped
+        yield Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"])
 
 
 def _what_if(results: Results) -> Iterator[AskedCell]:

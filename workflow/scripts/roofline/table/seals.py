@@ -173,11 +173,10 @@ def _are_alike(a: CellPrediction, b: CellPrediction) -> bool:
     )
 
 
-def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> list[str]:
+def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> Iterator[str]:
     """A line for each record that began before its cells were predicted, unless the predictions name its start."""
     measured_at = {cell.identity: cell.started_at for cell in predictions.cells if cell.sealed}
     predicted_at = datetime.fromisoformat(predictions.predicted_at)
-    lines = []
     for record_path, record in results.measured:
         if record.device != predictions.device or datetime.fromisoformat(record.started_at) > predicted_at:
             continue
@@ -185,8 +184,7 @@ def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Result
         is_new = any(measured_at[identity] != record.started_at for identity in planned)
         if is_new and not _clock_was_set_back(record, results):
             times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
-            lines.append(f"{record_path} {times}")
-    return lines
+            yield f"{record_path} {times}"
 
 
 def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
@@ -196,14 +194,13 @@ def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
     return any(started_at <= datetime.fromisoformat(moment) for moment in sealed_at)
 
 
-def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> list[str]:
+def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> Iterator[str]:
     """A line for each seal that the record carries with another hash, or that it does not carry and should."""
-    lines = []
     for seal_path, seal_sha256 in record.seals.items():
         if seal_path not in results.seals or sha256.get(seal_path) != seal_sha256:
-            lines.append(f"{path} was measured under another seal than {seal_path}")
-    missing = sorted(_required_seals(record, results) - set(record.seals))
-    return lines + [f"{path} does not carry {seal_path}" for seal_path in missing]
+            yield f"{path} was measured under another seal than {seal_path}"
+    for seal_path in sorted(_required_seals(record, results) - set(record.seals)):
+        yield f"{path} does not carry {seal_path}"
 
 
 def _required_seals(record: JobRecord, results: Results) -> set[str]:
