@@ -1,7 +1,6 @@
 """How near an operator comes to its roof: a panel per device, dtype and series over its axis, or a row per case."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.axis import XAxis, YAxis
@@ -63,9 +62,9 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
 
 def _looks(cells: Sequence[CellRow]) -> Looks:
     """The style of the dots of each variant."""
-    markers = markers_of(map(_variant, cells))
-    colours = zip(cycle(SERIES_COLOURS), markers.items(), strict=False)
-    return {variant: style.dot_style(colour, marker) for colour, (variant, marker) in colours}
+    variants = list(map(_variant, cells))
+    markers, colours = markers_of(variants), markers_of(variants, SERIES_COLOURS)
+    return {variant: style.dot_style(colours[variant], marker) for variant, marker in markers.items()}
 
 
 def _variant(cell: CellRow) -> str:
