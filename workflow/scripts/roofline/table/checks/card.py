@@ -64,8 +64,7 @@ def check_repairs(evidence: Evidence) -> Outcome:
         return Outcome("not_applicable", "NVML reports neither remapped rows nor retired pages")
     worst = max(counts, key=lambda key: counts[key] / limits[key])
     words = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    result: Result = "fail" if counts[worst] > limits[worst] else "pass"
-    return Outcome(result, words, counts[worst], limits[worst])
+    return Outcome("fail" if counts[worst] > limits[worst] else "pass", words, counts[worst], limits[worst])
 
 
 @register_check(POWER_LIMIT, action=ASK_PROVIDER)
