@@ -63,7 +63,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
             refused.append(NotCounted(device=device, refused_reason=profiler.refused_reason))
-    own_predictions = build_own_rows(results, cells)
+    own_predictions = list(build_own_rows(results, cells))
     roofline = Roofline(
         devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
@@ -85,7 +85,7 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         own_operators=list(results.own_operators.values()),
         checks=[],
     )
-    return roofline.model_copy(update={"checks": judge.check_run(roofline, results, request)})
+    return roofline.model_copy(update={"checks": list(judge.check_run(roofline, results, request))})
 
 
 def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:

@@ -1,6 +1,6 @@
 """The registry of checks: a check is a function of the evidence on one device, with the action if it fails."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple, TypeVar
@@ -100,11 +100,9 @@ def run_checks(evidence: Evidence, modules: Sequence[str] = MODULES) -> list[Che
     return [result for result in results if result]
 
 
-def check_run(table: Roofline, results: Results, request: Request) -> list[CheckResult]:
-    """Return the results of all checks of a run, device by device."""
-    rows: list[CheckResult] = []
+def check_run(table: Roofline, results: Results, request: Request) -> Iterator[CheckResult]:
+    """Yield the results of all checks of a run, device by device."""
     for name, device in results.devices.items():
         records = {path: record for path, record in results.timed_records() if record.device == name}
         evidence = Evidence(device, table, records, request, profiled=bool(results.profilers))
-        rows += run_checks(evidence)
-    return rows
+        yield from run_checks(evidence)
