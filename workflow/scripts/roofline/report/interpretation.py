@@ -10,7 +10,14 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
+from roofline.report.report_model import (
+    DeviceView,
+    MeasuredCell,
+    OperatorView,
+    ReportView,
+    reliable_share,
+    select_measured,
+)
 from roofline.report.words import find_headline
 from roofline.table.quantities import WIDE
 from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
@@ -36,7 +43,7 @@ def _write(macro: str, facts: dict) -> str:
 
 
 def _trust(report: ReportView) -> dict:
-    device, table = report.first_device, report.table
+    device = report.first_device
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
     scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
@@ -52,7 +59,7 @@ def _trust(report: ReportView) -> dict:
     under_reads = [
         cell for cell in cells if cell.shown_regime == "memory" and reads and cell.memory_ceiling == reads.name
     ]
-    on_slope = [cell for cell in under_reads if (cell.reliable_fraction_of_roof or 0.0) >= CONFIRMING_SHARE]
+    on_slope = [cell for cell in under_reads if reliable_share(cell) >= CONFIRMING_SHARE]
     headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
     spreads = [(name, found) for name, _, found in map(find_headline, headline)]
     of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
@@ -67,15 +74,13 @@ def _trust(report: ReportView) -> dict:
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
-        "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
+        "slope": max(on_slope, key=reliable_share, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or spreads, "between_runs"),
         "cards": _widest(spreads, "between_cards"),
         "bursts_of_cards": _widest([(row.name, row.spreads) for row in sound if loads], "between_cards"),
         "fastest": join_words(row.name for row, standing in ranked if standing and standing.rank_at_worst == 1),
-        "above_roof": sum(
-            cell.doubt == "impossible" for cell in select_measured(table.operators) if cell.device == device.device
-        ),
+        "above_roof": sum(cell.doubt == "impossible" for operator in device.operators for cell in operator.cells),
     }
 
 

@@ -215,13 +215,9 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     longer = [(gpu_s / cpu_s - 1, cell) for gpu_s, cpu_s, cell in pairs if gpu_s > cpu_s]
     if not longer:
         return ""
-    apart = [
-        share
-        for share, cell in longer
-        if cell.gpu_time_ci95_s and cell.cpu_time_ci95_s and cell.gpu_time_ci95_s[0] > cell.cpu_time_ci95_s[1]
-    ]
-    known = sum(bool(cell.gpu_time_ci95_s and cell.cpu_time_ci95_s) for _, cell in longer)
-    beyond = f", beyond both intervals in {len(apart)} of the {known} that have them" if known else ""
+    intervals = [(cell.gpu_time_ci95_s, cell.cpu_time_ci95_s) for _, cell in longer]
+    apart = [gpu[0] > cpu[1] for gpu, cpu in intervals if gpu and cpu]
+    beyond = f", beyond both intervals in {sum(apart)} of the {len(apart)} that have them" if apart else ""
     most = percent(max(share for share, _ in longer))
     above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
     return f"{above}; the two are of different blocks, and why is not explained."
