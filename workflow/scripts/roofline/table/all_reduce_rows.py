@@ -1,12 +1,12 @@
 """Rows of all-reduces: ours next to NCCL's, the bound of the link and the sealed prediction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from roofline.core.all_reduce_model import bound_time_s
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import Doubt, find_doubt
 from roofline.core.statistics import median
 from roofline.records.all_reduce_record import (
-    AllReduceImplementation,
     AllReducePredictionRecord,
     AllReduceRecord,
     TimedAllReduce,
@@ -41,20 +41,13 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
 def _sizes(
     record: AllReduceRecord, seal: AllReducePredictionRecord | None, link_gb_per_s: float | None
 ) -> Iterator[AllReduceSize]:
-    def of(implementation: AllReduceImplementation) -> dict[int, TimedAllReduce]:
-        timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
-        return {timed.size_bytes: timed for timed in timed}
-
-    def undoubted_s(implementation: AllReduceImplementation) -> dict[int, float]:
-        timed_by_size = of(implementation).items()
-        return {size: timed.timing.median_s for size, timed in timed_by_size if not _find_doubt(record, timed)}
-
     sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
     latency_s = (seal and seal.latency_s) or 0.0
-    in_graphs_s = undoubted_s("nccl_graph")
-    eager_s = undoubted_s("nccl_eager") if _is_quiet(record) else {}
-    for size, ours in of("ours").items():
-        time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
+    by_implementation = group_by(record.all_reduces, lambda timed: timed.implementation)
+    in_graphs_s = _undoubted_s(record, by_implementation.get("nccl_graph", []))
+    eager_s = _undoubted_s(record, by_implementation.get("nccl_eager", [])) if _is_quiet(record) else {}
+    for ours in by_implementation.get("ours", []):
+        size, time_s, predicted_s = ours.size_bytes, ours.timing.median_s, sealed_s.get(ours.size_bytes)
         bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
         yield AllReduceSize(
             size_bytes=size,
@@ -72,6 +65,11 @@ def _sizes(
             largest_relative_error=ours.largest_relative_error,
             doubt=_find_doubt(record, ours),
         )
+
+
+def _undoubted_s(record: AllReduceRecord, timed: Iterable[TimedAllReduce]) -> dict[int, float]:
+    """The times in seconds that may be relied on, by size."""
+    return {one.size_bytes: one.timing.median_s for one in timed if not _find_doubt(record, one)}
 
 
 def _find_doubt(record: AllReduceRecord, timed: TimedAllReduce) -> Doubt | None:
