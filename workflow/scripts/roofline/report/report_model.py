@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -229,11 +229,10 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     worst = sorted(sound, key=error_factor, reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
     compared = last.is_cpu and not first.is_cpu
-    ratios = [_ratio(operator, first.device, table) for operator in table.operator_info] if compared else []
     return ReportView(
         table=table,
         devices=devices,
-        ratios=[ratio for ratio in ratios if ratio],
+        ratios=list(_ratios(first.device, table)) if compared else [],
         worst_cells=worst[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
@@ -315,13 +314,13 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
-def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
-    """The fastest implementation of each case that both devices have, without doubtful cells."""
-    gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
-    pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
-    if not pairs:
-        return None
-    return Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
+def _ratios(gpu: str, table: Roofline) -> Iterator[Ratio]:
+    """The fastest implementation of each case that both devices have, by operator, without doubtful cells."""
+    for operator in table.operator_info:
+        gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
+        pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
+        if pairs:
+            yield Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:
