@@ -56,9 +56,8 @@ def _trust(report: ReportView) -> dict:
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
     reads = device.memory_ceiling("read")
-    under_reads = [
-        cell for cell in cells if cell.shown_regime == "memory" and reads and cell.memory_ceiling == reads.name
-    ]
+    reads_name = reads.name if reads else None
+    under_reads = [cell for cell in cells if cell.shown_regime == "memory" and cell.memory_ceiling == reads_name]
     on_slope = [cell for cell in under_reads if reliable_share(cell) >= CONFIRMING_SHARE]
     headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
     spreads = [(name, found) for name, _, found in map(find_headline, headline)]
@@ -102,7 +101,6 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    shares = [(table.title_with_scope(cell), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
     doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
@@ -112,7 +110,7 @@ def _kernels(report: ReportView) -> dict:
         "measured": len(measured),
         "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
         "doubted": len(doubted),
-        "others": join_words(f"{title} {percent(share)}" for title, share in shares if share),
+        "others": join_words(f"{table.title_with_scope(cell)} {percent(reliable_share(cell))}" for cell in best_cells),
     }
     return facts | _of_operator(main, device, table) if main else facts
 
