@@ -56,8 +56,7 @@ class Results:
 
     def seals_of(self, device: str, kind: type[SealT]) -> dict[str, SealT]:
         """Return the seals of one class that a device has, by their paths."""
-        own = {path: seal for path, seal in self.seals.items() if seal.device == device}
-        return {path: seal for path, seal in own.items() if isinstance(seal, kind)}
+        return {path: seal for path, seal in self.seals.items() if isinstance(seal, kind) and seal.device == device}
 
     def timed_records(self) -> list[tuple[str, JobRecord | CalibrationRecord]]:
         """Return the records of measuring jobs, then those of calibrations, with their paths."""

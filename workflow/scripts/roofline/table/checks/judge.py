@@ -73,9 +73,8 @@ def register_check(
 
     def register(function: CheckFunction) -> CheckFunction:
         def run_check(evidence: Evidence) -> CheckResult | None:
-            if not of_cpus and not DEVICE_TRAITS[evidence.device.device_kind].accelerator:
-                return None
-            outcome = function(evidence)
+            applies = of_cpus or DEVICE_TRAITS[evidence.device.device_kind].accelerator
+            outcome = function(evidence) if applies else None
             if outcome is None:
                 return None
             verdict = outcome._asdict() | {"doubts_figures": doubts_figures and outcome.doubts_figures}
