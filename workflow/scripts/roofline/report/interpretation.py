@@ -18,9 +18,9 @@ from roofline.report.report_model import (
     reliable_share,
     select_measured,
 )
-from roofline.report.words import find_headline
+from roofline.report.words import Headline, find_headline
 from roofline.table.quantities import WIDE
-from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
+from roofline.table.rows import CellRow, Roofline, case_key
 
 MOST_LESSONS = 3
 CONFIRMING_SHARE = 0.8  # of the slope of reads, from which a kernel shows that it is not too high
@@ -59,9 +59,9 @@ def _trust(report: ReportView) -> dict:
     reads_name = reads.name if reads else None
     under_reads = [cell for cell in cells if cell.shown_regime == "memory" and cell.memory_ceiling == reads_name]
     on_slope = [cell for cell in under_reads if reliable_share(cell) >= CONFIRMING_SHARE]
-    headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
-    spreads = [(name, found) for name, _, found in map(find_headline, headline)]
-    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
+    headlines = [find_headline(row) for row in (*named, reads) if row and not row.doubt]
+    of_this_card = [row for row in headlines if row.spreads and row.spreads.runs_of == "this card"]
+    bursts = [Headline(row.name, row.standing, row.spreads) for row in sound]
     ranked = [(row, row.sustained_standing) for row, _ in loads]
     return {
         "report": report,
@@ -72,24 +72,21 @@ def _trust(report: ReportView) -> dict:
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
-        "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
+        "gaps": [1 - reliable_share(cell) for cell in reference_gemms],
         "slope": max(on_slope, key=reliable_share, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        "runs": _widest(of_this_card or spreads, "between_runs"),
-        "cards": _widest(spreads, "between_cards"),
-        "bursts_of_cards": _widest([(row.name, row.spreads) for row in sound if loads], "between_cards"),
+        "runs": _widest(of_this_card or headlines, "between_runs"),
+        "cards": _widest(headlines, "between_cards"),
+        "bursts_of_cards": _widest(bursts if loads else [], "between_cards"),
         "fastest": join_words(row.name for row, standing in ranked if standing and standing.rank_at_worst == 1),
         "above_roof": sum(cell.doubt == "impossible" for operator in device.operators for cell in operator.cells),
     }
 
 
-NamedSpreads = tuple[str, Spreads | None]
-
-
-def _widest(spreads: Iterable[NamedSpreads], extent: Literal["between_runs", "between_cards"]) -> NamedSpreads | None:
-    """The figure that differs most between runs, or between cards, with its name; None if none is known to differ."""
-    known = [(name, found) for name, found in spreads if found and getattr(found, extent) is not None]
-    return max(known, key=lambda pair: getattr(pair[1], extent), default=None)
+def _widest(figures: Iterable[Headline], extent: Literal["between_runs", "between_cards"]) -> Headline | None:
+    """The figure that differs most between runs, or between cards; None if none is known to differ."""
+    known = [figure for figure in figures if figure.spreads and getattr(figure.spreads, extent) is not None]
+    return max(known, key=lambda figure: getattr(figure.spreads, extent), default=None)
 
 
 def _kernels(report: ReportView) -> dict:

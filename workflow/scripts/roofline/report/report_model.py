@@ -92,7 +92,7 @@ class DeviceView:
     """A device of the run with its ceilings, operators and checks."""
 
     device: str  # its name in the run, gpu0
-    row: DeviceRow
+    row: DeviceRow  # with the name of its model
     facts: dict[str, str]
     gemms: list[ComputeCeiling]
     registers: list[ComputeCeiling]
@@ -102,11 +102,6 @@ class DeviceView:
     score: Score
     checks: list[CheckResult]
     faulty: bool  # a failed check makes all of its figures doubtful, not only those of a few records
-
-    @property
-    def model(self) -> str:
-        """The name of the device's model: NVIDIA H200."""
-        return self.row.name
 
     @property
     def is_cpu(self) -> bool:

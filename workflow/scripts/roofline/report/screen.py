@@ -11,7 +11,6 @@ from roofline.table.rows import CheckResult, ComputeCeiling, count_passed
 
 MOST_COLUMNS = 120
 MOST_FAILURES = 4  # by name; ROOFLINE.md has all
-MAIN_MEMORY_MIXES = ("read", "copy")
 OTHER_CEILINGS = ("l2", "l1", "shared", "d2h")
 
 
@@ -88,7 +87,7 @@ def _head(device: DeviceView, cost: Sequence[str]) -> str:
     checks = count_passed(device.checks)
     if notes := device.checks_with("note"):
         checks += f", {count_words(len(notes), 'note')}"
-    return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
+    return " · ".join([f"{device.device}: {device.row.name}", *([f"driver {driver}"] if driver else []), *cost, checks])
 
 
 def _action(check: CheckResult) -> str:
@@ -121,7 +120,7 @@ def _compute(device: DeviceView) -> list[str]:
 
 
 def _memory(device: DeviceView) -> list[str]:
-    main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
+    main = [ceiling for mix in ("read", "copy") if (ceiling := device.memory_ceiling(mix))]
     levels = [ceiling for name in OTHER_CEILINGS for ceiling in device.memory if ceiling.name == name]
     one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
     peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
