@@ -234,14 +234,13 @@ def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, colour: str | None) -> Dot:
     """A dot; it has a colour of its own in the picture of one operator, where the dtype may be one."""
-    names: list[str | None] = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
-    if cell.operator == USERS:
-        names = ["your operations", cell.scope]
+    names = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
+    kind = "your operations" if cell.operator == USERS else ", ".join(filter(None, names))
     return Dot(
         intensity_flops_per_byte=_intensity(cell),
         tflops=_height(cell),
         label=label.text,
-        kind=cell.implementation if colour else ", ".join(filter(None, names)),
+        kind=cell.implementation if colour else kind,
         hollow=cell.attained_tflops is None,
         has_peak_share=label.has_peak_share,
         sealed_tflops=cell.sealed_tflops if cell.attained_tflops else None,

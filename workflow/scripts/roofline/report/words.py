@@ -153,13 +153,11 @@ def describe_loads(roofline: Roofline, device: str) -> str:
     return f"{seconds} s of load{drifted}"
 
 
-def format_rank(standing: Standing | None) -> str:
+def format_rank(standing: Standing) -> str:
     """Return the rank of a figure among known cards, 3rd–5th of 12, median 776 (763–803).
 
-    The place is left out where few other cards are known; the text is empty where none is.
+    The place is left out where few other cards are known.
     """
-    if not standing:
-        return ""
     places = dict.fromkeys(_ordinal(rank) for rank in (standing.rank, standing.rank_at_worst) if rank)
     place = f"{'–'.join(places)} of {standing.others + 1}, " if places else ""
     return f"{place}median {number(standing.median)} ({number(standing.lowest)}–{number(standing.highest)})"

@@ -612,15 +612,12 @@ class Roofline(TableRow):
     def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
         """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's
         figure; a pair without a doubt comes first. {} if there are no three cards."""
-        rows_by_card: dict[str, list[AllReduceRow]] = {}
-        for row in self.all_reduces:
-            for card in (row.device, row.peer):
-                rows_by_card.setdefault(card, []).append(row)
-        if len(rows_by_card) < 3:
+        cards = dict.fromkeys(card for row in self.all_reduces for card in (row.device, row.peer))
+        if len(cards) < 3:
             return {}
         fastest = {}
-        for card, rows in rows_by_card.items():
-            pairs = [(row, size) for row in rows for size in row.sizes]
+        for card in cards:
+            pairs = [(row, size) for row in self.all_reduces if card in (row.device, row.peer) for size in row.sizes]
             by_size = group_by(pairs, lambda pair: pair[1].size_bytes).values()
             fastest[card] = [
                 max(of_size, key=lambda pair: (not pair[1].doubt, pair[1].gb_per_s)) for of_size in by_size
