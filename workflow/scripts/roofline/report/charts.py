@@ -12,7 +12,7 @@ import numpy as np
 
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.core.grouping import group_by
-from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
+from roofline.report.palette import SYMBOLS, assign_in_turn, dtype_colour
 from roofline.report.report_model import ReportView, SealedCell
 from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, choose_dots
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
@@ -29,7 +29,7 @@ def colour(dtype: str) -> str:
 def _assign_symbols(roofline: Roofline) -> dict[str, str]:
     """A symbol for each operator, by name, the same on every chart; the user's operations are last."""
     operators = {cell.operator for cell in roofline.operators}
-    return markers_of(sorted(operators, key=lambda name: (name == USERS, name)), SYMBOLS)
+    return assign_in_turn(sorted(operators, key=lambda name: (name == USERS, name)), SYMBOLS)
 
 
 def _trace(

@@ -10,7 +10,7 @@ from roofline.core.formatting import issue_rate_text, number, percent
 from roofline.core.levels import LEVEL_TITLES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.report import figure_style as style
-from roofline.report.palette import LEVEL_COLOURS, markers_of
+from roofline.report.palette import LEVEL_COLOURS, assign_in_turn
 from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline
 
 # Points: from the title to the panel, the panel, its axis below, and the legend to the right.
@@ -69,7 +69,7 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     for wall in row.walls:
         rate = wall.requests_per_s / 1e9
         axes.plot(1 / wall.transactions_per_request, rate, **_wall_style(wall.pattern), zorder=3.5)
-    markers = markers_of(map(_kernel_name, row.kernels))
+    markers = assign_in_turn(map(_kernel_name, row.kernels))
     for kernel, level, x, y in dots:
         colour = LEVEL_COLOURS[level]
         axes.plot(x, y, **style.dot_style(colour, markers[_kernel_name(kernel)]) | {"mew": 0.8}, zorder=4)

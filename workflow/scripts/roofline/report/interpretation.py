@@ -99,14 +99,13 @@ def _kernels(report: ReportView) -> dict:
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
     measured = [cell for operator in device.operators for cell in operator.cells]
-    doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
         "device": device,
         "table": table,
         "operator": main,
         "measured": len(measured),
         "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
-        "doubted": len(doubted),
+        "doubted": sum(bool(cell.doubt or cell.roof_doubt) for cell in measured),
         "others": join_words(f"{table.title_with_scope(cell)} {percent(reliable_share(cell))}" for cell in best_cells),
     }
     return facts | _of_operator(main, device, table) if main else facts

@@ -11,7 +11,7 @@ from roofline.core.formatting import axis_value_text, percent
 from roofline.core.grouping import group_by
 from roofline.core.terms import Axis
 from roofline.report import figure_style as style
-from roofline.report.palette import INK, SERIES_COLOURS, markers_of
+from roofline.report.palette import INK, SERIES_COLOURS, assign_in_turn
 from roofline.report.report_model import RoofedCell
 from roofline.report.roofline_content import group_series
 from roofline.table.rows import CellRow, Roofline
@@ -63,7 +63,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
 def _looks(cells: Sequence[CellRow]) -> Looks:
     """The style of the dots of each variant."""
     variants = list(map(_variant, cells))
-    markers, colours = markers_of(variants), markers_of(variants, SERIES_COLOURS)
+    markers, colours = assign_in_turn(variants), assign_in_turn(variants, SERIES_COLOURS)
     return {variant: style.dot_style(colours[variant], marker) for variant, marker in markers.items()}
 
 

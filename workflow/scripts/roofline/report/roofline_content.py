@@ -9,9 +9,8 @@ from typing import NamedTuple
 from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
 from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
-from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
-from roofline.operators.about import About
-from roofline.report.palette import SERIES_COLOURS, markers_of
+from roofline.core.terms import CACHE_LEVELS, DeviceKind, order_devices
+from roofline.report.palette import SERIES_COLOURS, assign_in_turn
 from roofline.report.pyramid import cache_plateaus, describe_plateau
 from roofline.report.report_model import Cell, compared_scope, reliable_share
 from roofline.report.words import describe_libraries, format_percent_span, format_shares
@@ -125,7 +124,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         labels = {id(cell): _rate_label(cell, roofline) for cell in placed}
     else:
         labels = _share_labels(placed, roofline)
-    colours = markers_of((cell.implementation for cell in placed), SERIES_COLOURS) if by_rate else {}
+    colours = assign_in_turn((cell.implementation for cell in placed), SERIES_COLOURS) if by_rate else {}
     return RooflineContent(
         device=device,
         row=roofline.devices[device],
@@ -351,8 +350,3 @@ def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
     ordered = order_devices(devices, lambda device: devices[device])
     stems = {device: "roofline" if device == ordered[0] else f"roofline_{device}" for device in ordered}
     return {device: [f"{stem}.png", f"{stem}.svg"] for device, stem in stems.items()}
-
-
-def is_roofline(about: About) -> bool:
-    """Return whether an operator's picture is a roofline, because its cases differ in bytes alone, not in intensity."""
-    return bool(about.axis and about.axis.key == BYTES_AXIS_KEY)
