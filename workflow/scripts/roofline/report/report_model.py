@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.formatting import capacity, number, round_ratio
@@ -20,8 +20,6 @@ from roofline.table.scores import score_predictions
 CODE = ("workflow/", "Snakefile")
 WORST_PREDICTIONS = 5  # by name
 CHECK_RESULTS: tuple[Result, ...] = ("fail", "note", "pass", "not_applicable")
-
-Cell = TypeVar("Cell", bound=CellRow)
 
 
 class MeasuredCell(CellRow):
@@ -42,12 +40,6 @@ class SealedCell(MeasuredCell):
     sealed: rows.CellPrediction
     sealed_cpu_time_s: float
     sealed_cpu_time_error: float
-
-
-class RoofedCell(CellRow):
-    """A cell with a share of its roof, whether it may be relied on or not."""
-
-    fraction_of_roof: float
 
 
 def select_measured(cells: Iterable[CellRow]) -> list[MeasuredCell]:

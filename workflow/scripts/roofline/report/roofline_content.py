@@ -12,7 +12,7 @@ from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import CACHE_LEVELS, DeviceKind, order_devices
 from roofline.report.palette import SERIES_COLOURS, assign_in_turn
 from roofline.report.pyramid import cache_plateaus, describe_plateau
-from roofline.report.report_model import Cell, compared_scope, reliable_share
+from roofline.report.report_model import compared_scope, reliable_share
 from roofline.report.words import describe_libraries, format_percent_span, format_shares
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
@@ -278,7 +278,7 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Lab
     return labels
 
 
-def group_series(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
+def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
     """Return the cells in groups that differ along the axis of their operator alone, each in its order."""
 
     def size(cell: CellRow) -> float:
