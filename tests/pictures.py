@@ -16,9 +16,9 @@ from roofline.records.manifest_record import Manifest
 from roofline.report.figure_style import measure_text, save, styled
 from roofline.run.archive import unpacked
 from roofline.run.make_manifest import hashes
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
 from roofline.table.rows import Roofline
-from roofline.table.run_records import read_results
+from roofline.table.run_records import Request, read_results
 
 
 @cache

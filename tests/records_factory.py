@@ -26,9 +26,9 @@ from roofline.records.instructions_record import InstructionsRecord, IssueRate, 
 from roofline.records.operator_record import JobRecord, Measurement, OperatorRecord
 from roofline.records.seal_records import OperatorPredictionRecord, PredictionRecord, Seal, predict_sealed
 from roofline.records.timing_record import Check, Contention, Search, Timing
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
 from roofline.table.rows import Roofline
-from roofline.table.run_records import Results
+from roofline.table.run_records import Request, Results
 
 US = 1e-6
 DAY = "2026-11-05T"

@@ -33,7 +33,7 @@ def test_every_record_holds_its_seals_and_follows_from_them(finished_run, found)
 
 
 def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(found):
-    _, predictions = found.predictions[0]
+    predictions = found.predictions["cpu"]
     listed = {one.identity: one.sealed for one in predictions.cells}
     measured = {one.identity: one.sealed for _, record in found.measured for one in record.measurements}
     assert listed == measured and len(listed) == 9
@@ -44,7 +44,7 @@ def test_every_cell_was_predicted_after_the_seals_and_before_any_measurement(fou
 
 
 def test_what_a_reader_may_ask_about_is_predicted_by_the_same_seals(found):
-    seal, predictions = found.seals["cpu/prediction.json"], found.predictions[0][1]
+    seal, predictions = found.seals["cpu/prediction.json"], found.predictions["cpu"]
     asked = {(cell.dtype, cell.shape["batch"], cell.shape["seq_len"]): cell for cell in predictions.what_if}
     assert {("fp32", 1, 16), ("fp32", 512, 8192), ("fp16", 1, 8192)} <= asked.keys() and len(asked) == 120
     assert all(cell.entry.predict(seal) == cell.sealed for cell in asked.values())
@@ -63,13 +63,12 @@ TAMPERED = {
 
 
 def test_every_prediction_is_recomputed_from_what_was_sealed(found):
-    cells = found.predictions[0][1].cells
+    cells = found.predictions["cpu"].cells
     assert all(cell.entry for cell in cells) and count_recomputed(found) == (len(cells), 0)
     (gemm,) = [cell for cell in cells if cell.operator == "gemm"]
     other_code = gemm.entry.model_copy(update={"code_sha256": "0" * 64})
-    path, predictions = found.predictions[0]
-    changed = predictions.model_copy(update={"cells": [gemm.model_copy(update={"entry": other_code})]})
-    assert count_recomputed(replace(found, predictions=[(path, changed)])) == (0, 1)
+    changed = found.predictions["cpu"].model_copy(update={"cells": [gemm.model_copy(update={"entry": other_code})]})
+    assert count_recomputed(replace(found, predictions={"cpu": changed})) == (0, 1)
 
 
 @pytest.mark.parametrize(("name", "keys", "why"), TAMPERED.values(), ids=TAMPERED.keys())

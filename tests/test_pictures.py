@@ -8,7 +8,7 @@ from records_factory import bandwidth_record, peak_record, verified
 
 from roofline.core.formatting import capacity, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
-from roofline.report.figure_style import CROSSED
+from roofline.report.figure_style import CROSSED, styled
 from roofline.report.palette import markers_of_kinds
 from roofline.report.pictures import drawings
 from roofline.report.roofline_content import build_content, choose_dots
@@ -19,6 +19,12 @@ OPERATIONS = [
     for place, gemm in enumerate(cell for cell in RUN.operators if cell.operator == "gemm")
 ]
 CEILINGS = 2.4  # lines below this are ceilings, those above lead labels to their dots
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with styled():
+        yield
 
 
 def ceilings_of(figure):
@@ -54,7 +60,7 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
 def test_the_labs_own_dots_are_drawn_next_to_the_fastest_and_look_the_same_on_every_card():
     dots = build_content(RUN, "gpu0", choose_dots(RUN, "gpu0")).dots
     by_cupy = {
-        (dot.cell.operator, dot.dtype): dot for dot in dots if dot.cell.implementation in ("cupy.matmul", "eager")
+        (dot.cell.operator, dot.cell.dtype): dot for dot in dots if dot.cell.implementation in ("cupy.matmul", "eager")
     }
     assert {("gemm", "fp16"), ("gemm", "fp32"), ("decode_attention", "fp16")} <= {*by_cupy}
     assert by_cupy["decode_attention", "fp16"].label.endswith("%")
@@ -90,7 +96,7 @@ def test_a_doubted_cell_is_crossed_and_has_no_share(block, share):
     crosses = [
         dot for dot in dots_of(roofline_figure.draw_roofline(run, "cpu")) if dot.get_marker() == CROSSED["marker"]
     ]
-    assert bool(crosses) == bool(dot.crossed)
+    assert bool(crosses) == bool(dot.cell.doubt)
 
 
 # ---------------------------------------------------------------- operators

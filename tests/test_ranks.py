@@ -9,7 +9,8 @@ from roofline.records.base import read
 from roofline.records.cards import METHOD, CardRun, Cards, KnownCards, card_id, write_cards
 from roofline.report.words import describe_standing
 from roofline.table.known_cards import find_known_cards
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
+from roofline.table.run_records import Request
 
 H200 = "NVIDIA H200"
 

@@ -14,6 +14,7 @@ from roofline.records.seal_records import PredictionRecord
 from roofline.report.charts import build_roofline_chart
 from roofline.report.pages import build_pages
 from roofline.report.report_model import Source, build_report
+from roofline.report.roofline_content import build_content
 from roofline.run.archive import unpacked
 from roofline.table.rows import Roofline
 
@@ -80,9 +81,8 @@ def test_doubted_cells_are_crossed_in_the_chart():
         cell.model_copy(update={"doubt": "disturbed"}) for cell in table.operators if cell.operator == "row_norm"
     ]
     others = [cell for cell in table.operators if cell.operator != "row_norm"]
-    charts = [
-        build_roofline_chart(table.model_copy(update={"operators": cells}), "gpu0") for cells in (others, doubted)
-    ]
+    runs = [table.model_copy(update={"operators": cells}) for cells in (others, doubted)]
+    charts = [build_roofline_chart(run, build_content(run, "gpu0", run.operators)) for run in runs]
     crosses = [[trace for trace in chart["data"] if trace.get("meta", {}).get("kind") == "crossed"] for chart in charts]
     assert [sum(len(trace["x"]) for trace in traces) for traces in crosses] == [0, len(doubted)]
 

@@ -175,7 +175,7 @@ def test_a_partial_rerun_measures_what_changed_through_an_interruption(run):
     assert manifest.times.cost_usd == pytest.approx(manifest.times.span_s)
     assert manifest.sources.changed_files == ["config/config.yaml"]
     found = read_results(run.results, sorted(run.results.glob("cpu/**/*.json")))
-    new = {one.shape.get("seq_len") for one in found.predictions[0][1].cells if one.started_at is None}
+    new = {one.shape.get("seq_len") for one in found.predictions["cpu"].cells if one.started_at is None}
     assert new == {3072, 4096, None}
     sha256 = {path: seal for _, record in found.measured for path, seal in record.seals.items()}
     assert find_violations(found, "cpu", sha256) == []

@@ -101,7 +101,7 @@ def test_a_cell_that_was_measured_before_it_was_predicted_breaks_the_seal(run, p
     }
     row = PredictedCell(**fields_of_cell | fields)
     cells = PredictionsRecord(device="gpu0", predicted_at=predicted_at, seals={}, cells=[row])
-    run.predictions.append(("gpu0/predictions.json", cells))
+    run.predictions["gpu0"] = cells
     assert len(lines(run)) == breaks
 
 
@@ -118,9 +118,9 @@ def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
         cells = [PredictedCell(**fields, sealed=None)] * (not forget)
         changed = {"row_norm": drawn.model_copy(update=changes)}
         sealed = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=cells, drawn=changed)
-        found = replace(run, measured=[("gpu0/row_norm/drawn.json", rows)], predictions=[("gpu0/drawn", sealed)])
+        found = replace(run, measured=[("gpu0/row_norm/drawn.json", rows)], predictions={"gpu0": sealed})
         lines_found = find_violations(found, "gpu0", hashes_of(run) | seals)
-        return [line for line in lines_found if line.startswith("gpu0/drawn:")]
+        return [line for line in lines_found if line.startswith("gpu0/predictions.json:")]
 
     first, _ = job.cases
     assert breaks(first) == [] and len(breaks(first, forget=True)) == 1
@@ -128,7 +128,7 @@ def test_drawn_shapes_that_do_not_follow_from_the_seals(run):
     assert len(breaks(first, seed="0" * 64)) == len(breaks(first, shapes=["a", "b"])) == 1
     by_code = {"row_norm": drawn, "decode_attn": drawn}
     sets = PredictionsRecord(device="gpu0", predicted_at=BEFORE, seals=seals, cells=[], drawn=by_code)
-    assert count_redrawn(replace(run, predictions=[("gpu0/drawn", sets)])) == (1, 1)
+    assert count_redrawn(replace(run, predictions={"gpu0": sets})) == (1, 1)
 
 
 def test_a_field_that_the_format_gains_leaves_the_hash_of_an_entry_as_it_was():

@@ -17,10 +17,8 @@ from records_factory import (
 
 from roofline.records.bandwidth_record import Peer
 from roofline.report import interpretation, job_lines, screen
-from roofline.report.derived import ANSWERS, find_unanswered, judge_answers
 from roofline.report.pages import build_operation_table, build_pages
 from roofline.report.report_model import build_report
-from roofline.table.checks.acceptance import QUESTIONS
 from roofline.table.rows import USERS, Roofline
 
 HBM, DRAM = bandwidth_record("gpu0", hbm_read=4000, h2d=50), bandwidth_record("cpu", dram_read=80)
@@ -35,6 +33,12 @@ LESS = {
     "a small CPU": [CPU_PEAK, DRAM, operator_record("cpu", cell("cpu", 1e-1))],
     "too few samples": [peak_record("gpu0", "fp32", 55, interval=False), HBM],
     "a dtype that the card lacks": [skipped_peak("gpu0", "bf16", "it needs 8.0"), HBM],
+}
+# The parts of the question of each paragraph; in place of all of them it may say why none is known.
+ANSWERS = {
+    "Not this one|No compute ceiling": ("reference GEMM", "is (not )?confirmed", "Repeats|Not yet"),
+    "No operator|No share|Shares of a roof": ("of the memory slope", r"% of the \w+ peak", "bought"),
+    "No ratio": ("attained TFLOPS differ", "bandwidths (differ|is unknown)", "What took the difference", "PCIe"),
 }
 DOUBT = {"doubt": "disturbed"}
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -95,16 +99,11 @@ def test_there_are_three_paragraphs_without_gaps(table):
     assert not re.search(r"\b(None|nan|inf)\b|[{}|]|\*(?!\*)(?<!\*\*)", " ".join(paragraphs))
 
 
-def test_the_check_of_the_three_questions_reads_the_page_that_was_written(reference):
-    paragraphs = interpretation.write_paragraphs(build_report(reference))
-    assert find_unanswered(paragraphs) == []
-    assert judge_answers(reference, paragraphs) == reference
-    for place, paragraph in enumerate(paragraphs):
-        for part, words in ANSWERS[place].items():
-            without = [*paragraphs[:place], re.sub(words, "", paragraph), *paragraphs[place + 1 :]]
-            assert part in find_unanswered(without)
-            checks = [c for c in judge_answers(reference, without).checks if c.check == QUESTIONS]
-            assert "fail" in {check.result for check in checks} and all(part in check.reason for check in checks)
+def test_the_paragraphs_answer_every_part_of_the_three_questions(table):
+    compared = len({row.device_kind for row in table.devices.values()}) > 1  # the third needs a GPU and the CPU
+    paragraphs = interpretation.write_paragraphs(build_report(table))[: 3 if compared else 2]
+    for paragraph, (reason, parts) in zip(paragraphs, ANSWERS.items(), strict=False):
+        assert [part for part in parts if not re.search(f"{part}|{reason}", paragraph)] == []
 
 
 def test_a_disturbed_run_gives_no_figure(reference):

@@ -25,7 +25,6 @@ CURVES = (
 )
 
 
-@style.styled()
 def draw_all_reduces(roofline: Roofline) -> Figure:
     """Return the picture of all-reduces: time on the left, bandwidth on the right."""
     title, rows = "All-reduce between two GPUs over its size", roofline.all_reduces
@@ -49,9 +48,8 @@ def _paint(axes: Axes, row: AllReduceRow, as_rate: bool) -> None:
         dashes = "-" if marker else (0, (1, 1)) if field == "sealed_time_s" else (0, (4, 2))
         look = style.dot_style(colour, marker) if marker else {}
         axes.plot(sizes, values, **look | {"color": colour, "ls": dashes, "lw": 1.0}, zorder=3)
-        entries.append(
-            style.legend_dot(label, colour, marker) if marker else style.legend_line(label, colour, 1.0, dashes)
-        )
+        line = style.legend_line(label, colour, 1.0, dashes)
+        entries.append(style.legend_dot(label, colour, marker) if marker else line)
     doubtful = [size for size in row.sizes if size.doubt]
     axes.plot([size.size_bytes for size in doubtful], [_value(size, as_rate) for size in doubtful], **style.CROSSED)
     entries += [style.crossed_entry()] if doubtful else []

@@ -4,7 +4,7 @@ A named colour (`@ink`) follows the light or dark scheme of the page. Every word
 text for a kind of HTML.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from roofline.core.formatting import duration, flops_rate_text, percent, regime_text
 from roofline.core.grouping import group_by
-from roofline.report.palette import SYMBOLS, dtype_colour, markers_of
+from roofline.report.palette import SYMBOLS, assign_in_turn, dtype_colour
 from roofline.report.report_model import ReportView, SealedCell
-from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, build_content, choose_dots
+from roofline.report.roofline_content import Dot, Roof, RooflineContent, Slope, choose_dots
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, Roofline
 
 BELOW_INTENSITIES, ABOVE_INTENSITIES = 5.0, 30.0  # factors beyond the cells' intensities, where ceilings begin and end
@@ -26,9 +26,10 @@ def colour(dtype: str) -> str:
     return "@ink" if dtype_colour(dtype) == "#000000" else dtype_colour(dtype)
 
 
-def assign_symbols(operators: Iterable[str]) -> dict[str, str]:
-    """Return a symbol for each operator, by name, the same on every chart; the user's operations are last."""
-    return markers_of(sorted(set(operators), key=lambda name: (name == USERS, name)), SYMBOLS)
+def _assign_symbols(roofline: Roofline) -> dict[str, str]:
+    """A symbol for each operator, by name, the same on every chart; the user's operations are last."""
+    operators = {cell.operator for cell in roofline.operators}
+    return assign_in_turn(sorted(operators, key=lambda name: (name == USERS, name)), SYMBOLS)
 
 
 def _trace(
@@ -48,26 +49,24 @@ def _log_log(traces: list[dict], x_title: str, y_title: str, **layout: Any) -> d
 # ---------------------------------------------------------------- the roofline
 
 
-def build_roofline_chart(roofline: Roofline, device: str) -> dict | None:
-    """Return the chart of every cell of a device under its ceilings; None if no cell has a place."""
-    content = build_content(roofline, device, [cell for cell in roofline.operators if cell.device == device])
+def build_roofline_chart(roofline: Roofline, content: RooflineContent) -> dict | None:
+    """Return the chart of every cell of a device under its ceilings, by its `content`; None if no cell has a place."""
     if not content.dots:
         return None
     intensities = [dot.intensity_flops_per_byte for dot in content.dots]
     ends = min(intensities + content.crossings()) / BELOW_INTENSITIES, max(intensities) * ABOVE_INTENSITIES
-    symbols = assign_symbols(cell.operator for cell in roofline.operators)
-    best = {id(cell) for cell in choose_dots(roofline, device)}
+    symbols, best = _assign_symbols(roofline), {id(cell) for cell in choose_dots(roofline, content.device)}
     traces = list(_lines(content, ends))
     for (operator, _), group in group_by(content.dots, lambda dot: (dot.cell.operator, dot.cell.dtype)).items():
         traces.append(_sealed_dots(group, content.scale))
         traces.append(_dots(group, content.scale, best, symbols[operator], roofline))
-    crossed = [dot for dot in content.dots if dot.crossed]
+    crossed = [dot for dot in content.dots if dot.cell.doubt]
     traces += [_crosses(crossed, content.scale)] if crossed else []
     return _log_log(traces, "intensity, FLOP/byte", f"attained, {content.unit}")
 
 
 def _sealed_dots(dots: Sequence[Dot], scale: float) -> dict:
-    look = {"symbol": "circle-open", "color": colour(dots[0].dtype), "size": 6, "opacity": 0.8}
+    look = {"symbol": "circle-open", "color": colour(dots[0].cell.dtype), "size": 6, "opacity": 0.8}
     intensities = [dot.intensity_flops_per_byte for dot in dots if dot.sealed_tflops]
     rates = [scale * dot.sealed_tflops for dot in dots if dot.sealed_tflops]
     return _trace(intensities, rates, marker=look, meta={"kind": "predicted"})
@@ -77,7 +76,7 @@ def _dots(dots: Sequence[Dot], scale: float, best: set[int], symbol: str, roofli
     large = [id(dot.cell) in best for dot in dots]
     look = {
         "symbol": [f"{symbol}{'-open' if dot.hollow else ''}" for dot in dots],
-        "color": colour(dots[0].dtype),
+        "color": colour(dots[0].cell.dtype),
         "size": [11 if is_large else 7 for is_large in large],
         "opacity": [1.0 if is_large else 0.45 for is_large in large],
         "line": {"width": 1, "color": "@paper"},
@@ -137,7 +136,7 @@ def hover_text(cell: CellRow, roofline: Roofline) -> str:
 # ---------------------------------------------------------------- predicted against measured
 
 
-def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> dict | None:
+def build_prediction_chart(report: ReportView) -> dict | None:
     """Return the chart of sealed over measured times, or None if there are none.
 
     A band shows the factor of two; the worst cells are numbered in their order.
@@ -153,7 +152,7 @@ def build_prediction_chart(report: ReportView, symbols: Mapping[str, str]) -> di
         _trace(ends, [end * 2 for end in ends], **band, fill="tonexty", fillcolor="@band"),
         _trace(ends, ends, **band | {"line": {"width": 1.2, "color": "@muted"}}),
     ]
-    devices = list(dict.fromkeys(cell.device for cell in cells))
+    symbols, devices = _assign_symbols(roofline), [cell.device for cell in cells]
     for (device, operator), group in group_by(cells, lambda cell: (cell.device, cell.operator)).items():
         symbol = symbols[operator] + ("" if device == devices[0] else "-open")
         look = {"symbol": symbol, "color": [colour(cell.dtype) for cell in group], "size": 8, "opacity": 0.85}

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,36 +10,15 @@ from pydantic import BaseModel
 
 from roofline.records.base import write
 from roofline.records.files import write_text
-from roofline.report.interpretation import write_paragraphs
 from roofline.report.pages import build_pages
 from roofline.report.report_model import UNKNOWN_SOURCE, Source, build_report
-from roofline.table.checks.acceptance import QUESTIONS
-from roofline.table.load import Request, build_table
+from roofline.table.load import build_table
 from roofline.table.rows import Roofline, TableRow
-from roofline.table.run_records import Results
+from roofline.table.run_records import Request, Results
 
 TABLE = "roofline.json"
 Scalar = str | int | float | bool | None
 FIRST_COLUMNS = ("device", "kind", "name")
-# For each paragraph, the parts of its question. A part is answered by any of these words; some say why none is known.
-ANSWERS: tuple[dict[str, str], ...] = (
-    {
-        "whether GEMMs come near their ceilings": r"reference GEMM|Not this one|No compute ceiling",
-        "whether the memory slope holds": r"slope is confirmed|is not confirmed|Not this one|No compute ceiling",
-        "how far to trust it": r"Repeats|Not yet|Not this one|No compute ceiling",
-    },
-    {
-        "where a kernel lands on the memory slope": r"of the memory slope|No operator|No share|Shares of a roof",
-        "its share of the peak": r"% of the \w+ peak|No operator|No share|Shares of a roof",
-        "what a better implementation buys": r"bought|No operator|No share|Shares of a roof",
-    },
-    {
-        "the ratio of attained TFLOPS": r"attained TFLOPS differ|No ratio",
-        "the ratio of the bandwidths": r"bandwidths differ|bandwidths is unknown|No ratio",
-        "what took the difference": r"What took the difference|No ratio",
-        "what PCIe costs": r"PCIe|No ratio",
-    },
-)
 
 
 def derive(
@@ -51,7 +29,6 @@ def derive(
     `request` has the fields of a Request, `sha256` the hash of every record by its path.
     """
     roofline = build_table(results, Request(**request), sha256)
-    roofline = judge_answers(roofline, write_paragraphs(build_report(roofline)))
     elapsed_s = {path: record.elapsed_s for path, record in results.timed_records()}
     return roofline, {
         "roofline.schema.json": f"{json.dumps(Roofline.model_json_schema(), indent=1)}\n",
@@ -70,28 +47,6 @@ def write_derived(
     for name, text in texts.items():
         write_text(text, folder / name)
     return roofline
-
-
-# ---------------------------------------------------------------- the three questions
-
-
-def find_unanswered(paragraphs: Sequence[str]) -> list[str]:
-    """Return the parts of the three questions that these paragraphs do not answer."""
-    pairs = zip(paragraphs, ANSWERS, strict=True)
-    return [part for text, answers in pairs for part, words in answers.items() if not re.search(words, text)]
-
-
-def judge_answers(table: Roofline, paragraphs: Sequence[str]) -> Roofline:
-    """Return the table with the check of the three questions failed if the paragraphs leave a part unanswered."""
-    unanswered = find_unanswered(paragraphs)
-    failure = {"result": "fail", "reason": f"interpretation.md does not say {'; '.join(unanswered)}"}
-    checks = [
-        check.model_copy(update=failure)
-        if unanswered and check.check == QUESTIONS and check.result == "pass"
-        else check
-        for check in table.checks
-    ]
-    return table.model_copy(update={"checks": checks})
 
 
 # ---------------------------------------------------------------- spreadsheets

@@ -17,7 +17,6 @@ FIT_CAPTION += "Dashed: energy balance point, where bytes and FLOPs cost the sam
 INTENSITIES = numpy.geomspace(1 / 16, 1024, 200)
 
 
-@style.styled()
 def draw_energy_fits(roofline: Roofline) -> Figure:
     """Return the picture of energy per FLOP over intensity, a panel for each fit."""
     fits = roofline.energy_fits

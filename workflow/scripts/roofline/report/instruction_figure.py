@@ -10,7 +10,7 @@ from roofline.core.formatting import issue_rate_text, number, percent
 from roofline.core.levels import LEVEL_TITLES
 from roofline.core.roofline_model import LANES_PER_WARP
 from roofline.report import figure_style as style
-from roofline.report.palette import LEVEL_COLOURS, markers_of
+from roofline.report.palette import LEVEL_COLOURS, assign_in_turn
 from roofline.table.rows import InstructionRoofline, PlacedKernel, Roofline
 
 # Points: from the title to the panel, the panel, its axis below, and the legend to the right.
@@ -23,7 +23,6 @@ INSTRUCTION_CAPTION += "a dot per level, in the colour of the level; a bar below
 INSTRUCTION_CAPTION += "Loads by stride and by bank conflict are walls."
 
 
-@style.styled()
 def draw_instructions(roofline: Roofline) -> Figure:
     """Return the picture of the instruction rooflines, a panel for each GPU, one below the other."""
     caption = style.wrap_text(INSTRUCTION_CAPTION)
@@ -33,7 +32,7 @@ def draw_instructions(roofline: Roofline) -> Figure:
         style.print_head(figure, top, f"Instruction roofline: {roofline.devices[row.device].name}", [_subtitle(row)])
         panel = top - TITLE_HEIGHT
         margins = style.subplot_margins(height, top=height - panel, bottom=panel - PLOT_HEIGHT, right=LEGEND_WIDTH)
-        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), row)
+        _paint(figure.subplots(gridspec_kw=margins), row)
         top -= INSTRUCTION_PANEL
     style.print_lines(figure, top - style.LINE + 8, caption)
     return figure
@@ -48,8 +47,10 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     """Paint rates in G warp instructions per second over warp instructions per transaction."""
     peak, slopes = row.warp_instructions_per_s / 1e9, {k: v / 1e9 for k, v in row.transactions_per_s.items()}
     dots = [
-        (kernel, level, kernel.warp_instructions / kernel.transactions[level], kernel.warp_instructions_per_s / 1e9)
-        for kernel, level in row.placed()
+        (kernel, level, kernel.warp_instructions / count, kernel.warp_instructions_per_s / 1e9)
+        for kernel in row.kernels
+        for level, count in kernel.transactions.items()
+        if count
     ]
     xs = [x for _, _, x, _ in dots]
     ys = [y for _, _, _, y in dots] + [wall.requests_per_s / 1e9 for wall in row.walls]
@@ -68,7 +69,7 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     for wall in row.walls:
         rate = wall.requests_per_s / 1e9
         axes.plot(1 / wall.transactions_per_request, rate, **_wall_style(wall.pattern), zorder=3.5)
-    markers = markers_of(map(_kernel_name, row.kernels))
+    markers = assign_in_turn(map(_kernel_name, row.kernels))
     for kernel, level, x, y in dots:
         colour = LEVEL_COLOURS[level]
         axes.plot(x, y, **style.dot_style(colour, markers[_kernel_name(kernel)]) | {"mew": 0.8}, zorder=4)

@@ -10,10 +10,17 @@ from roofline.core.grouping import group_by
 from roofline.core.levels import FROM_HOST, MAIN_MEMORY
 from roofline.core.roofline_model import ridge_point
 from roofline.report import rendering
-from roofline.report.report_model import DeviceView, MeasuredCell, OperatorView, ReportView, select_measured
-from roofline.report.words import find_headline_name, find_spreads
+from roofline.report.report_model import (
+    DeviceView,
+    MeasuredCell,
+    OperatorView,
+    ReportView,
+    reliable_share,
+    select_measured,
+)
+from roofline.report.words import Headline, find_headline
 from roofline.table.quantities import WIDE
-from roofline.table.rows import Ceiling, CellRow, Roofline, Spreads, case_key
+from roofline.table.rows import CellRow, Roofline, case_key
 from roofline.table.standing import FEWEST_CARDS
 
 MOST_LESSONS = 3
@@ -37,7 +44,7 @@ def _write(macro: str, facts: dict) -> str:
 
 
 def _trust(report: ReportView) -> dict:
-    device, table = report.first_device, report.table
+    device = report.first_device
     sound = [ceiling for ceiling in device.gemms if not ceiling.doubt]
     in_gflops = max((ceiling.burst_tflops for ceiling in sound), default=1) < 1
     scale, unit = (1e3, "GFLOPS") if in_gflops else (1, "TFLOPS")
@@ -50,13 +57,12 @@ def _trust(report: ReportView) -> dict:
     cells = [cell for operator in device.operators for cell in operator.sound_cells]
     reference_gemms = [cell for cell in cells if cell.record in records and cell.lower_ceiling == "compute"]
     reads = device.memory_ceiling("read")
-    under_reads = [
-        cell for cell in cells if cell.shown_regime == "memory" and reads and cell.memory_ceiling == reads.name
-    ]
-    on_slope = [cell for cell in under_reads if (cell.reliable_fraction_of_roof or 0.0) >= CONFIRMING_SHARE]
-    headline: list[Ceiling] = [*named, reads] if reads and not reads.doubt else [*named]
-    spreads = [(find_headline_name(row), find_spreads(row)) for row in headline]
-    of_this_card = [(name, found) for name, found in spreads if found and found.runs_of == "this card"]
+    reads_name = reads.name if reads else None
+    under_reads = [cell for cell in cells if cell.shown_regime == "memory" and cell.memory_ceiling == reads_name]
+    on_slope = [cell for cell in under_reads if reliable_share(cell) >= CONFIRMING_SHARE]
+    headlines = [find_headline(row) for row in (*named, reads) if row and not row.doubt]
+    of_this_card = [row for row in headlines if row.spreads and row.spreads.runs_of == "this card"]
+    bursts = [Headline(row.name, row.standing, row.spreads) for row in sound]
     ranked = [(row, row.sustained_standing) for row, _ in loads]
     return {
         "report": report,
@@ -67,32 +73,25 @@ def _trust(report: ReportView) -> dict:
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
-        "gaps": [1 - cell.reliable_fraction_of_roof for cell in reference_gemms if cell.reliable_fraction_of_roof],
-        "slope": max(on_slope, key=lambda cell: cell.reliable_fraction_of_roof or 0.0, default=None),
+        "gaps": [1 - reliable_share(cell) for cell in reference_gemms],
+        "slope": max(on_slope, key=reliable_share, default=None),
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
-        "runs": _widest(of_this_card or spreads, "between_runs"),
-        "cards": _widest(_of_enough_cards(spreads), "between_cards"),
-        "bursts_of_cards": _widest(
-            _of_enough_cards((row.name, row.spreads) for row in sound if loads), "between_cards"
-        ),
+        "runs": _widest(of_this_card or headlines, "between_runs"),
+        "cards": _widest(_of_enough_cards(headlines), "between_cards"),
+        "bursts_of_cards": _widest(_of_enough_cards(bursts if loads else []), "between_cards"),
         "fastest": join_words(row.name for row, standing in ranked if standing and standing.rank_at_worst == 1),
-        "above_roof": sum(
-            cell.doubt == "impossible" for cell in select_measured(table.operators) if cell.device == device.device
-        ),
+        "above_roof": sum(cell.doubt == "impossible" for operator in device.operators for cell in operator.cells),
     }
 
 
-NamedSpreads = tuple[str, Spreads | None]
+def _of_enough_cards(figures: Iterable[Headline]) -> list[Headline]:
+    return [figure for figure in figures if figure.spreads and figure.spreads.card_count > FEWEST_CARDS]
 
 
-def _of_enough_cards(spreads: Iterable[NamedSpreads]) -> list[NamedSpreads]:
-    return [(name, found) for name, found in spreads if found and found.card_count > FEWEST_CARDS]
-
-
-def _widest(spreads: Iterable[NamedSpreads], extent: Literal["between_runs", "between_cards"]) -> NamedSpreads | None:
-    """The figure that differs most between runs, or between cards, with its name; None if none is known to differ."""
-    known = [(name, found) for name, found in spreads if found and getattr(found, extent) is not None]
-    return max(known, key=lambda pair: getattr(pair[1], extent), default=None)
+def _widest(figures: Iterable[Headline], extent: Literal["between_runs", "between_cards"]) -> Headline | None:
+    """The figure that differs most between runs, or between cards; None if none is known to differ."""
+    known = [figure for figure in figures if figure.spreads and getattr(figure.spreads, extent) is not None]
+    return max(known, key=lambda figure: getattr(figure.spreads, extent), default=None)
 
 
 def _kernels(report: ReportView) -> dict:
@@ -104,17 +103,15 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    shares = [(table.title_with_scope(cell), cell.reliable_fraction_of_roof) for cell in best_cells]
     measured = [cell for operator in device.operators for cell in operator.cells]
-    doubted = [cell for cell in measured if cell.doubt or cell.roof_doubt]
     facts = {
         "device": device,
         "table": table,
         "operator": main,
         "measured": len(measured),
         "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
-        "doubted": len(doubted),
-        "others": join_words(f"{title} {percent(share)}" for title, share in shares if share),
+        "doubted": sum(bool(cell.doubt or cell.roof_doubt) for cell in measured),
+        "others": join_words(f"{table.title_with_scope(cell)} {percent(reliable_share(cell))}" for cell in best_cells),
     }
     return facts | _of_operator(main, device, table) if main else facts
 

@@ -19,7 +19,6 @@ LOAD_CAPTION = f"Horizontal lines: burst, and dashed sustained. Shaded: what cou
 CURVE_LABELS = {"tflops": "", "sm_clock_mhz": "clock, MHz", "power_w": "power, W"}
 
 
-@style.styled()
 def draw_loads(roofline: Roofline) -> Figure:
     """Return the picture of sustained load, a row for each compute ceiling.
 

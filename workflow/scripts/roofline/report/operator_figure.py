@@ -1,7 +1,6 @@
 """How near an operator comes to its roof: a panel per device, dtype and series over its axis, or a row per case."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.axis import XAxis, YAxis
@@ -12,8 +11,7 @@ from roofline.core.formatting import axis_value_text, percent
 from roofline.core.grouping import group_by
 from roofline.core.terms import Axis
 from roofline.report import figure_style as style
-from roofline.report.palette import INK, SERIES_COLOURS, markers_of
-from roofline.report.report_model import RoofedCell
+from roofline.report.palette import INK, SERIES_COLOURS, assign_in_turn
 from roofline.report.roofline_content import group_series
 from roofline.table.rows import CellRow, Roofline
 
@@ -25,10 +23,9 @@ CASE_NAMES_WIDTH, CASE_HEIGHT = 220.0, 14.0  # of a picture with a row per case
 Looks = Mapping[str, style.Look]
 
 
-@style.styled()
 def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     """Return the picture of an operator's shares of the roof: panels over its axis, or a row per case."""
-    cells = [RoofedCell(**dict(cell)) for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
+    cells = [cell for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof]
     axis, title = roofline.operator_info[name].axis, roofline.title(name)
     looks = _looks(cells)
     several_scopes = len({cell.scope for cell in cells}) > 1
@@ -48,7 +45,7 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
     margins = style.subplot_margins(height, top=head, bottom=style.MARGIN + PANEL_AXIS_HEIGHT)
     if not axis:
         margins["left"] = CASE_NAMES_WIDTH / style.WIDTH
-        _paint_cases(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), panels, looks)
+        _paint_cases(figure.subplots(gridspec_kw=margins), panels, looks)
         return figure
     space = (PANEL_TITLE_HEIGHT + PANEL_AXIS_HEIGHT) / PANEL_HEIGHT
     grid = figure.add_gridspec(rows, PANELS_PER_ROW, **margins, hspace=space, wspace=0.1)
@@ -64,9 +61,9 @@ def draw_operator_shares(roofline: Roofline, name: str) -> Figure:
 
 def _looks(cells: Sequence[CellRow]) -> Looks:
     """The style of the dots of each variant."""
-    markers = markers_of(map(_variant, cells))
-    colours = zip(cycle(SERIES_COLOURS), markers.items(), strict=False)
-    return {variant: style.dot_style(colour, marker) for colour, (variant, marker) in colours}
+    variants = list(map(_variant, cells))
+    markers, colours = assign_in_turn(variants), assign_in_turn(variants, SERIES_COLOURS)
+    return {variant: style.dot_style(colours[variant], marker) for variant, marker in markers.items()}
 
 
 def _variant(cell: CellRow) -> str:
@@ -74,7 +71,12 @@ def _variant(cell: CellRow) -> str:
     return " ".join(filter(None, [cell.implementation, cell.scope]))
 
 
-def _group_by_panel(cells: Sequence[RoofedCell], roofline: Roofline) -> dict[str, list[RoofedCell]]:
+def _share(cell: CellRow) -> float:
+    """The share of the roof, which every cell of this picture has."""
+    return cell.fraction_of_roof or 0.0
+
+
+def _group_by_panel(cells: Sequence[CellRow], roofline: Roofline) -> dict[str, list[CellRow]]:
     """Cells by device, dtype and series, and by preset if there are several."""
     several_presets = len({cell.preset for cell in cells}) > 1
 
@@ -85,9 +87,9 @@ def _group_by_panel(cells: Sequence[RoofedCell], roofline: Roofline) -> dict[str
     return group_by(cells, panel_title)
 
 
-def _set_share_axis(axis: XAxis | YAxis, set_limits: Callable, cells: Sequence[RoofedCell]) -> None:
+def _set_share_axis(axis: XAxis | YAxis, set_limits: Callable, cells: Sequence[CellRow]) -> None:
     """Give all panels one axis of shares: from zero, or logarithmic."""
-    shares = [cell.fraction_of_roof for cell in cells]
+    shares = list(map(_share, cells))
     low, high = min(shares), max(1.0, *shares)
     if high > LARGEST_LINEAR_RATIO * low:
         style.set_log_axis(axis, percent, numticks=9)
@@ -97,14 +99,14 @@ def _set_share_axis(axis: XAxis | YAxis, set_limits: Callable, cells: Sequence[R
         set_limits(0, 1.08 * high)
 
 
-def _paint(axes: Axes, roofline: Roofline, axis: Axis, cells: Sequence[RoofedCell], looks: Looks) -> None:
+def _paint(axes: Axes, roofline: Roofline, axis: Axis, cells: Sequence[CellRow], looks: Looks) -> None:
     cells = [cell for cell in cells if cell.axis_value(axis)]
     for series in group_series(cells, roofline):
-        sizes, shares = [cell.axis_value(axis) for cell in series], [cell.fraction_of_roof for cell in series]
+        sizes, shares = [cell.axis_value(axis) for cell in series], list(map(_share, series))
         axes.plot(sizes, shares, **looks[_variant(series[0])] | {"ls": "-", "lw": 0.9}, zorder=4)
     for cell in cells:
         if cell.reliable_fraction_of_roof is None:
-            axes.plot(cell.axis_value(axis), cell.fraction_of_roof, **style.CROSSED)
+            axes.plot(cell.axis_value(axis), _share(cell), **style.CROSSED)
     values = sorted({cell.axis_value(axis) for cell in cells})
     style.set_log_axis(axes.xaxis, lambda value: axis_value_text(axis, round(value)), numticks=MOST_TICKS)
     axes.set(xlim=(values[0] / 1.3, values[-1] * 1.3), xlabel=axis.symbol)
@@ -112,12 +114,12 @@ def _paint(axes: Axes, roofline: Roofline, axis: Axis, cells: Sequence[RoofedCel
         axes.set_xticks(values, [axis_value_text(axis, value) for value in values])
 
 
-def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[RoofedCell]], looks: Looks) -> None:
+def _paint_cases(axes: Axes, cases: Mapping[str, Sequence[CellRow]], looks: Looks) -> None:
     for row, cells in enumerate(cases.values()):
         for cell in cells:
-            axes.plot(cell.fraction_of_roof, row, **looks[_variant(cell)], zorder=4)
+            axes.plot(_share(cell), row, **looks[_variant(cell)], zorder=4)
             if cell.reliable_fraction_of_roof is None:
-                axes.plot(cell.fraction_of_roof, row, **style.CROSSED)
+                axes.plot(_share(cell), row, **style.CROSSED)
     names = [style.shorten_middle(name, CASE_NAMES_WIDTH - 20, style.SMALL_SIZE) for name in cases]
     axes.set_yticks(range(len(cases)), names)
     axes.set_ylim(len(cases) - 0.5, -0.5)

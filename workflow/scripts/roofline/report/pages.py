@@ -6,8 +6,8 @@ from typing import Any
 from roofline.core.formatting import duration, flops_rate_text, regime_text
 from roofline.core.grouping import group_by
 from roofline.report import counter_agreement, interpretation, rendering
-from roofline.report.charts import assign_symbols, build_prediction_chart, build_roofline_chart
-from roofline.report.markdown import MarkdownTable
+from roofline.report.charts import build_prediction_chart, build_roofline_chart
+from roofline.report.markdown import MarkdownTable, escape_tags
 from roofline.report.report_model import (
     OperatorView,
     ReportView,
@@ -23,16 +23,14 @@ from roofline.table.rows import USERS, AskedCell, EnergyFit, Roofline, Score, co
 
 def build_pages(report: ReportView) -> dict[str, str]:
     """Return the content of each page, by its name in results/."""
-    table = report.table
-    symbols = assign_symbols(cell.operator for cell in table.operators)
-    charts = {
-        "roofline": build_roofline_chart(table, report.first_device.device),
-        "predictions": build_prediction_chart(report, symbols),
-    }
+    table, device = report.table, report.first_device.device
+    content = build_content(table, device, [cell for cell in table.operators if cell.device == device])
+    charts = {"roofline": build_roofline_chart(table, content), "predictions": build_prediction_chart(report)}
+    paragraphs = interpretation.write_paragraphs(report)
     by_error = sorted(report.predicted_cells, key=error_factor, reverse=True)
     common = {
         "report": report,
-        "paragraphs": interpretation.write_paragraphs(report),
+        "paragraphs": paragraphs,
         "verification": build_verification_table(by_error, table),
         "drawn_verification": build_verification_table(select_sealed(select_measured(table.drawn)), table),
         "own_predictions": rendering.render_table("own_predictions", table, left_columns=6),
@@ -48,16 +46,16 @@ def build_pages(report: ReportView) -> dict[str, str]:
         "operations": build_operation_table(report),
         "checks_passed": count_passed(table.checks),
     }
-    energy = _write_energy(table, [fit for fit in table.energy_fits if fit.device == report.first_device.device])
+    energy = _write_energy(table, [fit for fit in table.energy_fits if fit.device == device])
     shapes = build_shape_table(report)
     return {
-        "interpretation.md": rendering.render_text("interpretation.md.j2", **common),
+        "interpretation.md": escape_tags("\n\n".join(["# What this roofline says", *paragraphs, ""])),
         "ROOFLINE.md": rendering.render_text("ROOFLINE.md.j2", **common | {"energy": energy}, shapes=shapes),
         "verification.md": rendering.render_text("verification.md.j2", **common),
         "report.html": rendering.render_html(
             **common,
             charts={name: chart for name, chart in charts.items() if chart},
-            what_if=build_what_if(report),
+            what_if=build_what_if(report, content.scale),
             worst_predictions=build_verification_table(report.worst_cells, table),
             build_cell_table=build_cell_table,
         ),
@@ -109,21 +107,18 @@ def build_operation_table(report: ReportView) -> MarkdownTable:
 # ---------------------------------------------------------------- what if
 
 
-def build_what_if(report: ReportView) -> dict[str, Any] | None:
+def build_what_if(report: ReportView, scale: float) -> dict[str, Any] | None:
     """Return, as the page's script reads it, what a reader may choose and a row for each choice; None without cells.
 
     `choices` has the values of each size that differs between the cells, and of the dtype, with the index of the first
-    to show; a row has its choice, its place on the chart (`x`, FLOP/byte; `y`, the chart's unit) and its prediction in
-    words.
+    to show; a row has its choice, its place on the chart (`x`, FLOP/byte; `y`, `scale` times TFLOPS) and its prediction
+    in words.
     """
     device, table = report.first_device, report.table
     cells = [cell for cell in table.what_if if cell.device == device.device]
     if not cells:
         return None
     about = table.operator_info[cells[0].operator]
-    scale = build_content(
-        table, device.device, [cell for cell in table.operators if cell.device == device.device]
-    ).scale
     values = {key: sorted({_choice(cell)[key] for cell in cells}) for key in _choice(cells[0])}
     choices = {key: allowed for key, allowed in values.items() if len(allowed) > 1}
     symbols = {about.axis.key: about.axis.symbol} if about.axis else {}

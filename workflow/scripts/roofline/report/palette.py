@@ -48,9 +48,9 @@ def markers_of_kinds(kinds: Iterable[str]) -> dict[str, str]:
     distinct = list(dict.fromkeys(kinds))
     fixed = {kind: FIXED_MARKERS[kind] for kind in distinct if kind in FIXED_MARKERS}
     free = [marker for marker in MARKERS if marker not in fixed.values()]
-    return fixed | markers_of((kind for kind in distinct if kind not in fixed), free)
+    return fixed | assign_in_turn((kind for kind in distinct if kind not in fixed), free)
 
 
-def markers_of(keys: Iterable[Hashable], markers: Iterable[str] = MARKERS) -> dict:
-    """Return a marker for each key, in their order; after the last marker the first follows."""
-    return dict(zip(dict.fromkeys(keys), cycle(markers), strict=False))
+def assign_in_turn(keys: Iterable[Hashable], looks: Iterable[str] = MARKERS) -> dict:
+    """Return a marker, or another of these looks, for each key, in their order; after the last the first follows."""
+    return dict(zip(dict.fromkeys(keys), cycle(looks), strict=False))

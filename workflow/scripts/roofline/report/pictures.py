@@ -10,6 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from roofline.core.terms import BYTES_AXIS_KEY
 from roofline.report import (
     all_reduce_figure,
     fit_figure,
@@ -20,7 +21,7 @@ from roofline.report import (
     sweep_figure,
 )
 from roofline.report.figure_style import add_failures, new_empty_figure, save, styled
-from roofline.report.roofline_content import is_roofline, picture_names
+from roofline.report.roofline_content import picture_names
 from roofline.report.words import format_failures
 from roofline.table.rows import Roofline
 
@@ -35,7 +36,8 @@ def drawings(roofline: Roofline) -> dict[str, Drawing]:
         by_name |= dict.fromkeys(names, (partial(roofline_figure.draw_roofline, roofline, device), {device}))
     for name, about in roofline.operator_info.items():
         devices = {cell.device for cell in roofline.operators if cell.operator == name and cell.fraction_of_roof}
-        draw_operator = roofline_figure.draw_operator if is_roofline(about) else operator_figure.draw_operator_shares
+        by_bytes = about.axis and about.axis.key == BYTES_AXIS_KEY  # its cases do not differ in intensity
+        draw_operator = roofline_figure.draw_operator if by_bytes else operator_figure.draw_operator_shares
         if devices:
             by_name[f"{about.picture}.png"] = partial(draw_operator, roofline, name), devices
     loads = [ceiling for ceiling in roofline.ceilings if ceiling.kind == "compute" and ceiling.sustained]
@@ -80,11 +82,8 @@ def draw(
 
 def _draw(draw_figure: Callable[[], Figure] | None, path: Path, failures: list[str], dpi: float) -> None:
     with styled():
-        if draw_figure:
-            figure = add_failures(draw_figure(), failures)
-        else:
-            figure = new_empty_figure(path.stem, "No cell with a roof in this run.")
-    save(figure, [path], dpi)
+        figure = draw_figure() if draw_figure else new_empty_figure(path.stem, "No cell with a roof in this run.")
+        save(add_failures(figure, failures), [path], dpi)
 
 
 def _start(start_worker: Callable[[], None]) -> None:

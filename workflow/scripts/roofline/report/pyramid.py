@@ -1,6 +1,6 @@
 """The levels of a device's memory, from the registers out: what each holds, and what was measured of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roofline.core.formatting import capacity, count_words, duration, mark_doubtful, number, plateau_label
@@ -31,7 +31,7 @@ class PyramidLayer:
 def build_pyramid(name: str, roofline: Roofline) -> list[PyramidLayer]:
     """Return the levels of a device's memory of which something was measured."""
     device = roofline.devices[name]
-    memory = {row.name: row for row in roofline.ceilings if row.device == name and row.kind == "memory"}
+    memory = {row.name: row for row in roofline.memory_ceilings(name)}
     if DEVICE_TRAITS[device.device_kind].accelerator:
         layers = _levels_of_gpu(device, memory, roofline.ceiling(name, "fp32_fma"))
     else:
@@ -50,17 +50,16 @@ def describe_plateau(plateau: Plateau) -> str:
     return f"{plateau_label(plateau.name, plateau.knee_bytes)} {number(plateau.gb_per_s)} GB/s"
 
 
-def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName, fma: Ceiling | None) -> list[PyramidLayer]:
-    """The registers, then a layer for each store of the table of levels."""
+def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName, fma: Ceiling | None) -> Iterator[PyramidLayer]:
+    """Yield the registers, then a layer for each store of the table of levels."""
     count = device.hardware.get("multiprocessors") or 0
     capacities = device.hardware | {"memory_total_bytes": device.memory_total_bytes}
-    registers = PyramidLayer(
+    yield PyramidLayer(
         "registers",
         _capacity(count * 4 * (device.hardware.get("registers_per_multiprocessor") or 0)),
         f"≥ {format_rate(1e3 * fma.tflops / PER_MULTIPLY_ADD)}" if isinstance(fma, ComputeCeiling) else "",
         f"fp32_fma: {OPERANDS} operands of 4 bytes per multiply-add",
     )
-    layers = [registers]
     layered = [level for level in LEVELS.values() if level.layer]
     for title, levels in group_by(layered, lambda level: level.layer).items():
         size_bytes = capacities.get(levels[0].capacity_key)
@@ -68,25 +67,18 @@ def _levels_of_gpu(device: DeviceRow, ceilings: CeilingsByName, fma: Ceiling | N
         if size_bytes and levels[0].per_multiprocessor:
             size = f"≥ {_capacity(count * size_bytes)}"
         shown = [name for level in levels for name in level.shown if name in ceilings]
-        layers.append(_layer(title, size, ceilings, shown[:1] if levels[0].medium == "memory" else shown))
-    return layers
+        yield _layer(title, size, ceilings, shown[:1] if levels[0].medium == "memory" else shown)
 
 
-def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence[Plateau]) -> list[PyramidLayer]:
-    """The caches by the sweep of all cores, and main memory."""
+def _levels_of_cpu(device: DeviceRow, ceilings: CeilingsByName, caches: Sequence[Plateau]) -> Iterator[PyramidLayer]:
+    """Yield the caches by the sweep of all cores, and main memory."""
     cores = device.hardware.get("cores_usable")
     readers = count_words(cores, "core") if cores else "all cores"
-    layers = [
-        PyramidLayer(
-            plateau_label(plateau.name, plateau.knee_bytes),
-            _cache_size(plateau),
-            f"{format_rate(plateau.gb_per_s)} by {readers}",
-            "the sweep, all cores",
-        )
-        for plateau in caches
-    ]
+    for plateau in caches:
+        name, rate = plateau_label(plateau.name, plateau.knee_bytes), format_rate(plateau.gb_per_s)
+        yield PyramidLayer(name, _cache_size(plateau), f"{rate} by {readers}", "the sweep, all cores")
     title, size = LEVEL_TITLES[MAIN_MEMORY["cpu"]], _capacity(device.memory_total_bytes)
-    return [*layers, _layer(title, size, ceilings, (main_memory_ceiling("cpu", "read"),))]
+    yield _layer(title, size, ceilings, (main_memory_ceiling("cpu", "read"),))
 
 
 def _cache_size(plateau: Plateau) -> str:

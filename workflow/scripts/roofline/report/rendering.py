@@ -13,8 +13,7 @@ from roofline.report import words
 from roofline.report.markdown import MarkdownTable, code_to_html, drop_empty_columns, escape_pipes, escape_tags
 
 TEMPLATES = Path(__file__).parent / "templates"
-STYLE_PART, SCRIPT_PART = "report.css.j2", "report.js.j2"  # of report.html.j2
-PLOTLY_PART = "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
+PLOTLY = TEMPLATES / "plotly-cartesian.min.js"  # plotly.js 4.1.1 under MIT, of npm's plotly.js-cartesian-dist-min
 # Templates may use every function of these two modules as a filter.
 FILTERS = dict([*getmembers(formatting, isfunction), *getmembers(words, isfunction)])
 
@@ -51,8 +50,11 @@ def render_macro(template: str, name: str, facts: object) -> list[str]:
 def render_table(name: str, facts: object, left_columns: int) -> MarkdownTable:
     """Return the table of a macro of tables.j2, without the columns that are empty after the first `left_columns`."""
     text = getattr(TEXT.get_template("tables.j2").module, name)(facts)
-    columns, *rows = [[" ".join(cell.split()) for cell in row.splitlines()] for row in text.strip().split("\n\n")]
-    return drop_empty_columns(columns, rows, left_columns)
+    headings, _, body = text.strip().partition("\n")
+    columns = headings.split(" | ")
+    rows = [[" ".join(cell.split()) for cell in row.splitlines()] for row in body.split("\n\n") if row.strip()]
+    filled_rows = [row + ["-"] * (len(columns) - len(row)) for row in rows]
+    return drop_empty_columns(columns, filled_rows, left_columns)
 
 
 def render_text(template: str, **facts: Any) -> str:
@@ -62,9 +64,4 @@ def render_text(template: str, **facts: Any) -> str:
 
 def render_html(**facts: Any) -> str:
     """Return report.html, which needs no other file but pictures."""
-    parts = {"style": _part(STYLE_PART), "script": _part(SCRIPT_PART), "plotly": _part(PLOTLY_PART)}
-    return HTML.get_template("report.html.j2").render(**facts, **parts)
-
-
-def _part(name: str) -> Markup:
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+    return HTML.get_template("report.html.j2").render(**facts, plotly=Markup(PLOTLY.read_text(encoding="utf-8")))

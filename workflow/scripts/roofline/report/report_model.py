@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from roofline.core.dtypes import COMMON_DTYPE
 from roofline.core.formatting import capacity, number, round_ratio
@@ -20,8 +20,6 @@ from roofline.table.scores import score_predictions
 CODE = ("workflow/", "Snakefile")
 WORST_PREDICTIONS = 5  # by name
 CHECK_RESULTS: tuple[Result, ...] = ("fail", "note", "pass", "not_applicable")
-
-Cell = TypeVar("Cell", bound=CellRow)
 
 
 class MeasuredCell(CellRow):
@@ -42,12 +40,6 @@ class SealedCell(MeasuredCell):
     sealed: rows.CellPrediction
     sealed_cpu_time_s: float
     sealed_cpu_time_error: float
-
-
-class RoofedCell(CellRow):
-    """A cell with a share of its roof, whether it may be relied on or not."""
-
-    fraction_of_roof: float
 
 
 def select_measured(cells: Iterable[CellRow]) -> list[MeasuredCell]:
@@ -92,7 +84,7 @@ class DeviceView:
     """A device of the run with its ceilings, operators and checks."""
 
     device: str  # its name in the run, gpu0
-    row: DeviceRow
+    row: DeviceRow  # with the name of its model
     facts: dict[str, str]
     gemms: list[ComputeCeiling]
     registers: list[ComputeCeiling]
@@ -102,11 +94,6 @@ class DeviceView:
     score: Score
     checks: list[CheckResult]
     faulty: bool  # a failed check makes all of its figures doubtful, not only those of a few records
-
-    @property
-    def model(self) -> str:
-        """The name of the device's model: NVIDIA H200."""
-        return self.row.name
 
     @property
     def is_cpu(self) -> bool:
@@ -234,11 +221,10 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     worst = sorted(sound, key=error_factor, reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
     compared = last.is_cpu and not first.is_cpu
-    ratios = [_ratio(operator, first.device, table) for operator in table.operator_info] if compared else []
     return ReportView(
         table=table,
         devices=devices,
-        ratios=[ratio for ratio in ratios if ratio],
+        ratios=list(_ratios(first.device, table)) if compared else [],
         worst_cells=worst[:WORST_PREDICTIONS],
         predicted_cells=predicted,
         reproduction=_reproduction(table, devices[0], source, elapsed_s or {}),
@@ -248,8 +234,7 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
 
 
 def _device(name: str, table: Roofline) -> DeviceView:
-    device_ceilings = [ceiling for ceiling in table.ceilings if ceiling.device == name]
-    compute = [ceiling for ceiling in device_ceilings if ceiling.kind == "compute"]
+    compute = table.compute_ceilings(name)
     device_cells = [cell for cell in table.operators if cell.device == name]
     measured = group_by(select_measured(device_cells), lambda cell: cell.operator)
     return DeviceView(
@@ -258,7 +243,7 @@ def _device(name: str, table: Roofline) -> DeviceView:
         facts=_facts(table.devices[name]),
         gemms=[ceiling for ceiling in compute if ceiling.workload == "gemm"],
         registers=[ceiling for ceiling in compute if ceiling.workload == "fma"],
-        memory=[ceiling for ceiling in device_ceilings if ceiling.kind == "memory"],
+        memory=table.memory_ceilings(name),
         layers=build_pyramid(name, table),
         operators=[_operator(measured[operator], table) for operator in table.operator_info if operator in measured],
         score=score_predictions(device_cells),
@@ -321,13 +306,13 @@ def compared_scope(cells: Sequence[CellRow], table: Roofline) -> str | None:
     return next((scope for scope in declared if scope in scopes), next(iter(scopes)))
 
 
-def _ratio(operator: str, gpu: str, table: Roofline) -> Ratio | None:
-    """The fastest implementation of each case that both devices have, without doubtful cells."""
-    gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
-    pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
-    if not pairs:
-        return None
-    return Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
+def _ratios(gpu: str, table: Roofline) -> Iterator[Ratio]:
+    """The fastest implementation of each case that both devices have, by operator, without doubtful cells."""
+    for operator in table.operator_info:
+        gpu_cells, cpu_cells = _comparable(table, gpu, operator), _comparable(table, "cpu", operator)
+        pairs = [(cell, cpu_cells[case]) for case, cell in gpu_cells.items() if case in cpu_cells]
+        if pairs:
+            yield Ratio(table.title_with_scope(pairs[0][0]), sorted(pairs, key=lambda pair: pair[0].bytes))
 
 
 def _comparable(table: Roofline, device: str, operator: str) -> dict[tuple, MeasuredCell]:

@@ -1,8 +1,7 @@
 """What a roofline shows of a device: slopes, roofs, and dots with labels. Matplotlib and Plotly draw the same."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import NamedTuple
@@ -10,11 +9,10 @@ from typing import NamedTuple
 from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
 from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
-from roofline.core.terms import BYTES_AXIS_KEY, CACHE_LEVELS, DeviceKind, order_devices
-from roofline.operators.about import About
-from roofline.report.palette import SERIES_COLOURS
+from roofline.core.terms import CACHE_LEVELS, DeviceKind, order_devices
+from roofline.report.palette import SERIES_COLOURS, assign_in_turn
 from roofline.report.pyramid import cache_plateaus, describe_plateau
-from roofline.report.report_model import Cell, compared_scope, reliable_share
+from roofline.report.report_model import compared_scope, reliable_share
 from roofline.report.words import describe_libraries, format_percent_span, format_shares
 from roofline.table.rows import USERS, CellRow, ComputeCeiling, DeviceRow, MemoryCeiling, Roofline
 
@@ -67,14 +65,12 @@ class Dot:
     intensity_flops_per_byte: float
     tflops: float
     label: str
-    dtype: str
     kind: str  # what its marker means
     hollow: bool
-    crossed: bool
     has_peak_share: bool  # in its label
     sealed_tflops: float | None
     cell: CellRow
-    colour: str | None = None  # that of the dtype without one
+    colour: str | None  # that of the dtype without one
 
 
 @dataclass(frozen=True)
@@ -128,13 +124,13 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
         labels = {id(cell): _rate_label(cell, roofline) for cell in placed}
     else:
         labels = _share_labels(placed, roofline)
-    dots = [_dot(cell, labels.get(id(cell), Label()), roofline, by_rate) for cell in placed]
+    colours = assign_in_turn((cell.implementation for cell in placed), SERIES_COLOURS) if by_rate else {}
     return RooflineContent(
         device=device,
         row=roofline.devices[device],
         slopes=sorted(slopes, key=lambda slope: -slope.gb_per_s),
         roofs=[_roof(ceiling, scale) for ceiling in sorted(drawn, key=lambda ceiling: -ceiling.tflops)],
-        dots=_colour_by_implementation(dots) if by_rate else dots,
+        dots=[_dot(cell, labels.get(id(cell), Label()), roofline, colours.get(cell.implementation)) for cell in placed],
         scale=scale,
         libraries=describe_libraries(roofline, device),
     )
@@ -143,7 +139,7 @@ def build_content(roofline: Roofline, device: str, cells: Sequence[CellRow], by_
 def _drawn_ceilings(roofline: Roofline, device: str, cells: Sequence[CellRow], by_rate: bool) -> list[ComputeCeiling]:
     """Compute ceilings that cells stand under; in the picture of a device also all GEMMs and fp32 on CUDA cores."""
     names = {cell.compute_ceiling for cell in cells}
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
+    ceilings = roofline.compute_ceilings(device)
     if not by_rate:
         names |= {CUDA_CORES_CEILING, *(ceiling.name for ceiling in ceilings if ceiling.workload == "gemm")}
     return [ceiling for ceiling in ceilings if ceiling.name in names]
@@ -158,7 +154,7 @@ def _roof(ceiling: ComputeCeiling, scale: float) -> Roof:
 
 def _slopes(roofline: Roofline, device: str, under: set[str | None]) -> Iterable[Slope]:
     """The slopes that cells stand under, the copy on the device, and the caches."""
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "memory"]
+    ceilings = roofline.memory_ceilings(device)
     emphasised = _most_used(ceilings, [cell for cell in roofline.operators if cell.device == device])
     for ceiling in ceilings:
         if ceiling.name in under or ceiling.name in (DRIVER_COPY, *CACHE_LEVELS) or ceiling is emphasised:
@@ -235,21 +231,20 @@ def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
     return max(groups.values(), key=lambda group: median(map(reliable_share, group)))
 
 
-def _dot(cell: CellRow, label: Label, roofline: Roofline, by_rate: bool) -> Dot:
-    names: list[str | None] = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
-    if cell.operator == USERS:
-        names = ["your operations", cell.scope]
+def _dot(cell: CellRow, label: Label, roofline: Roofline, colour: str | None) -> Dot:
+    """A dot; it has a colour of its own in the picture of one operator, where the dtype may be one."""
+    names = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
+    kind = "your operations" if cell.operator == USERS else ", ".join(filter(None, names))
     return Dot(
         intensity_flops_per_byte=_intensity(cell),
         tflops=_height(cell),
         label=label.text,
-        dtype=cell.dtype,
-        kind=cell.implementation if by_rate else ", ".join(filter(None, names)),
+        kind=cell.implementation if colour else kind,
         hollow=cell.attained_tflops is None,
-        crossed=bool(cell.doubt),
         has_peak_share=label.has_peak_share,
         sealed_tflops=cell.sealed_tflops if cell.attained_tflops else None,
         cell=cell,
+        colour=colour,
     )
 
 
@@ -259,12 +254,6 @@ def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
     for baseline, gain in list(cell.speed_up.items())[-1:]:
         text += f", {number(gain.gpu_time_ratio or gain.cpu_time_ratio)}x {baseline}"
     return Label(text)
-
-
-def _colour_by_implementation(dots: Sequence[Dot]) -> list[Dot]:
-    """The dots, each in the colour of its implementation: in the picture of one operator the dtype may be one."""
-    colours = dict(zip(dict.fromkeys(dot.kind for dot in dots), cycle(SERIES_COLOURS), strict=False))
-    return [replace(dot, colour=colours[dot.kind]) for dot in dots]
 
 
 def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Label]:
@@ -289,7 +278,7 @@ def _share_labels(cells: Sequence[CellRow], roofline: Roofline) -> dict[int, Lab
     return labels
 
 
-def group_series(cells: Iterable[Cell], roofline: Roofline) -> list[list[Cell]]:
+def group_series(cells: Iterable[CellRow], roofline: Roofline) -> list[list[CellRow]]:
     """Return the cells in groups that differ along the axis of their operator alone, each in its order."""
 
     def size(cell: CellRow) -> float:
@@ -361,8 +350,3 @@ def picture_names(devices: Mapping[str, DeviceKind]) -> dict[str, list[str]]:
     ordered = order_devices(devices, lambda device: devices[device])
     stems = {device: "roofline" if device == ordered[0] else f"roofline_{device}" for device in ordered}
     return {device: [f"{stem}.png", f"{stem}.svg"] for device, stem in stems.items()}
-
-
-def is_roofline(about: About) -> bool:
-    """Return whether an operator's picture is a roofline, because its cases differ in bytes alone, not in intensity."""
-    return bool(about.axis and about.axis.key == BYTES_AXIS_KEY)

@@ -28,13 +28,11 @@ ROOFLINE_CAPTION = "Colours: dtypes, as of the roofs. Percentages: of the roof{}
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 
 
-@style.styled()
 def draw_roofline(roofline: Roofline, device: str) -> Figure:
     """Return the roofline of a device, with the best cells of each operator."""
     return draw_panels([build_content(roofline, device, choose_dots(roofline, device))])
 
 
-@style.styled()
 def draw_operator(roofline: Roofline, operator: str) -> Figure:
     """Return a roofline per device with all cells of an operator, by implementation, labelled with FLOP rates."""
     operator_cells = [cell for cell in roofline.measured_cells if cell.operator == operator]
@@ -57,7 +55,7 @@ def draw_panels(contents: Sequence[RooflineContent], operator_title: str = "") -
         style.print_head(figure, top, content.row.name, [" · ".join(filter(None, [subtitle, content.libraries]))])
         plot_top = top - TITLE_SPACE
         margins = style.subplot_margins(height, height - plot_top, bottom=plot_top - plot, right=ROOF_NAMES_WIDTH)
-        _paint(figure.add_subplot(figure.add_gridspec(1, 1, **margins)[0]), content, markers)
+        _paint(figure.subplots(gridspec_kw=margins), content, markers)
         style.add_legend(figure, plot_top - plot - AXIS_SPACE, legend, columns=3)
         top -= panel
     if not operator_title:
@@ -74,7 +72,7 @@ def _entries(content: RooflineContent, markers: Mapping[str, str]) -> list[Line2
     entries = [style.legend_dot(kind, marker=markers[kind], colour=colours[kind]) for kind in kinds]
     if any(dot.hollow for dot in content.dots):
         entries.append(style.legend_dot("hollow: not measured, at its roof", hollow=True))
-    if any(dot.crossed for dot in content.dots):
+    if any(dot.cell.doubt for dot in content.dots):
         entries.append(style.crossed_entry())
     return entries
 
@@ -212,13 +210,13 @@ def _slope_height(axes: Axes, slope: Slope) -> float:
 
 
 def _paint_dot(axes: Axes, dot: Dot, marker: str) -> None:
-    colour, intensity = dot.colour or dtype_colour(dot.dtype), dot.intensity_flops_per_byte
+    colour, intensity = dot.colour or dtype_colour(dot.cell.dtype), dot.intensity_flops_per_byte
     order = 4.1 if dot.label else 4  # a label has the colour of the dot on top
     axes.plot(intensity, dot.tflops, **style.dot_style(colour, marker, dot.hollow), clip_on=False, zorder=order)
     if dot.sealed_tflops:
         pale = style.mix_colours(colour, style.PAPER, 0.4)
         axes.plot(intensity, dot.sealed_tflops, **style.dot_style(pale, marker, hollow=True, size=SEALED_DOT), zorder=3)
-    if dot.crossed:
+    if dot.cell.doubt:
         axes.plot(intensity, dot.tflops, **style.CROSSED, clip_on=False)
 
 
@@ -234,7 +232,7 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     look: style.Look = {"size": style.SMALL_SIZE, "va": "center", "transform": style.in_points(axes.figure)}
     for (dot, point), label, box in zip(labelled, labels, boxes, strict=True):
         if box:
-            end, colour = nearest_point(box, point), dot.colour or dtype_colour(dot.dtype)
+            end, colour = nearest_point(box, point), dot.colour or dtype_colour(dot.cell.dtype)
             if np.hypot(end[0] - point[0], end[1] - point[1]) > 9:
                 axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
             text_colour = style.mix_colours(colour, style.INK, 0.3)

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from roofline.core.formatting import count_words, duration, flops_unit, mark_doubtful, number, percent
 from roofline.core.levels import LEVEL_TITLES
@@ -12,15 +11,11 @@ from roofline.table.rows import CheckResult, ComputeCeiling, count_passed
 
 MOST_COLUMNS = 120
 MOST_FAILURES = 4  # by name; ROOFLINE.md has all
-MAIN_MEMORY_MIXES = ("read", "copy")
 OTHER_CEILINGS = ("l2", "l1", "shared", "d2h")
 
 
-class Line(NamedTuple):
-    """A line of the terminal."""
-
-    text: str
-    is_row: bool = False  # of a table: it is cut where it is too long, and not wrapped
+class Row(str):
+    """A line of a table: it is cut where it is too long, and not wrapped."""
 
 
 def format_summary(
@@ -48,42 +43,42 @@ def format_summary(
             f"{ratio.title} {' and '.join(map(words.format_span, filter(None, [ratio.roof_ratios, ratio.speed_ups])))}"
             for ratio in report.ratios
         )
-        shown += [*_fit(Line(f"GPU over CPU, fp32, roofs and times against NumPy: {ratios}"), width), ""]
+        shown += [*_fit(f"GPU over CPU, fp32, roofs and times against NumPy: {ratios}", width), ""]
     if report.table.records_to_repeat:  # not cut: it is to be pasted
         shown += [f"Disturbed by other load. When the machine is idle: {again}"]
     return "\n".join(shown)
 
 
-def _fit(line: Line, width: int | None) -> list[str]:
+def _fit(line: str, width: int | None) -> list[str]:
     """The lines that a line takes on a terminal of this width: a row is cut, of a sentence two lines are shown. Without
     a width the line is whole."""
     if width is None:
-        return [line.text]
-    if line.is_row:
-        return [line.text if len(line.text) <= width else f"{line.text[: width - 1]}…"]
-    return textwrap.wrap(line.text, width, subsequent_indent="    ", max_lines=3, placeholder=" …")
+        return [line]
+    if isinstance(line, Row):
+        return [line if len(line) <= width else f"{line[: width - 1]}…"]
+    return textwrap.wrap(line, width, subsequent_indent="    ", max_lines=3, placeholder=" …")
 
 
-def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[Line]:
-    all_reduces = [Line(f"  {line}") for line in words.describe_all_reduces(report.table, device.device)]
+def _device(device: DeviceView, report: ReportView, cost: Sequence[str]) -> list[str]:
+    all_reduces = [f"  {line}" for line in words.describe_all_reduces(report.table, device.device)]
     ceilings = [*_compute(device), *_memory(device), *all_reduces]
-    lines = [Line(_head(device, cost)), *ceilings, *_operators(device, report)]
+    lines = [_head(device, cost), *ceilings, *_operators(device, report)]
     if device.score.cell_count:
-        lines.append(Line(f"  Predicted before timing: {words.describe_score(device.score)}"))
+        lines.append(f"  Predicted before timing: {words.describe_score(device.score)}")
     if drawn := words.describe_drawn(report.table, device.device):
-        lines.append(Line(f"  {drawn}"))
+        lines.append(f"  {drawn}")
     if own_score := report.table.own_scores.get(device.device):
-        lines.append(Line(f"  Your predictions: {words.describe_own_score(own_score)}"))
+        lines.append(f"  Your predictions: {words.describe_own_score(own_score)}")
     if standing := words.describe_standing(report.table, device.device):
-        lines.append(Line(f"  {standing}"))
-    lines += [Line(f"  Skipped {line}") for line in words.describe_skipped(report.table, device.device)]
+        lines.append(f"  {standing}")
+    lines += [f"  Skipped {line}" for line in words.describe_skipped(report.table, device.device)]
     failed = device.checks_with("fail")
-    lines += [Line(f"  FAIL: {check.check} ({check.reason}){_action(check)}") for check in failed[:MOST_FAILURES]]
+    lines += [f"  FAIL: {check.check} ({check.reason}){_action(check)}" for check in failed[:MOST_FAILURES]]
     if len(failed) > MOST_FAILURES:
-        lines.append(Line(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md"))
-    lines += [Line(f"  Note: {check.reason}{_action(check)}") for check in device.checks_with("note")]
-    if any("*" in line.text for line in ceilings):
-        lines.append(Line(f"  * {words.DOUBTS}: do not use"))
+        lines.append(f"  {len(failed) - MOST_FAILURES} more in ROOFLINE.md")
+    lines += [f"  Note: {check.reason}{_action(check)}" for check in device.checks_with("note")]
+    if any("*" in line for line in ceilings):
+        lines.append(f"  * {words.DOUBTS}: do not use")
     return lines
 
 
@@ -92,14 +87,14 @@ def _head(device: DeviceView, cost: Sequence[str]) -> str:
     checks = count_passed(device.checks)
     if notes := device.checks_with("note"):
         checks += f", {count_words(len(notes), 'note')}"
-    return " · ".join([f"{device.device}: {device.model}", *([f"driver {driver}"] if driver else []), *cost, checks])
+    return " · ".join([f"{device.device}: {device.row.name}", *([f"driver {driver}"] if driver else []), *cost, checks])
 
 
 def _action(check: CheckResult) -> str:
     return f"; {check.action}" if check.action else ""
 
 
-def _compute(device: DeviceView) -> list[Line]:
+def _compute(device: DeviceView) -> list[str]:
     if not device.compute:
         return []
     small = max(ceiling.burst_tflops for ceiling in device.compute) < 1
@@ -112,20 +107,20 @@ def _compute(device: DeviceView) -> list[Line]:
         return mark_doubtful(rate(ceiling.burst_tflops), ceiling.doubt)
 
     head = f"  {f'compute, {unit}':<17}{'sustained':>15}{'burst':>8}{device.row.peaks_by:>11}{'share':>10}  limited by"
-    lines = [Line(head, is_row=True)]
+    lines: list[str] = [Row(head)]
     for ceiling in device.gemms:
         name = f"{ceiling.name}, TOPS" if flops_unit(ceiling.name) == "TOPS" else ceiling.name
         sustained, datasheet = words.format_sustained(ceiling, scale), rate(ceiling.datasheet_tflops)
         figures = f"{sustained:>15}{burst_rate(ceiling):>8}{datasheet:>11}{words.format_shares(ceiling):>10}"
-        lines.append(Line(f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip(), is_row=True))
+        lines.append(Row(f"    {name:<15}{figures}  {words.format_limits(ceiling)}".rstrip()))
     registers = [f"{row.dtype} {burst_rate(row)} {words.format_shares(row)}".rstrip() for row in device.registers]
     if registers:
-        lines.append(Line(f"    multiply-adds in registers: {', '.join(registers)}", is_row=True))
+        lines.append(Row(f"    multiply-adds in registers: {', '.join(registers)}"))
     return lines
 
 
-def _memory(device: DeviceView) -> list[Line]:
-    main = [ceiling for mix in MAIN_MEMORY_MIXES if (ceiling := device.memory_ceiling(mix))]
+def _memory(device: DeviceView) -> list[str]:
+    main = [ceiling for mix in ("read", "copy") if (ceiling := device.memory_ceiling(mix))]
     levels = [ceiling for name in OTHER_CEILINGS for ceiling in device.memory if ceiling.name == name]
     one_core = [ceiling for ceiling in device.memory if ceiling.cores == 1 and ceiling.mix == "read"]
     peers = [ceiling for ceiling in device.memory if ceiling.level == "p2p" and ceiling.mix == "copy"]
@@ -137,15 +132,14 @@ def _memory(device: DeviceView) -> list[Line]:
     parts += [f"{ceiling.mix} by one core {words.format_bandwidth(ceiling)}" for ceiling in one_core]
     for ceiling in peers:
         parts.append(f"to {ceiling.peer} {words.format_bandwidth(ceiling)}{' both ways' if ceiling.both_ways else ''}")
-    return [Line(f"  memory, GB/s  {' · '.join(parts)}")] if parts else []
+    return [f"  memory, GB/s  {' · '.join(parts)}"] if parts else []
 
 
-def _operators(device: DeviceView, report: ReportView) -> list[Line]:
+def _operators(device: DeviceView, report: ReportView) -> list[str]:
     if not device.operators:
         return []
     head = f"  {'operator':<20}{'best case':<38}{'time':>8}{'of roof':>9}  cells limited by"
-    rows = [head, *(_operator(operator, report) for operator in device.operators)]
-    return [Line(row, is_row=True) for row in rows]
+    return [Row(head), *(Row(_operator(operator, report)) for operator in device.operators)]
 
 
 def _operator(operator: OperatorView, report: ReportView) -> str:

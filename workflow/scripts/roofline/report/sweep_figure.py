@@ -20,7 +20,6 @@ SWEEP_CAPTION = "Dots: measured. Horizontal lines: levels, medians of dots. "
 SWEEP_CAPTION += "Ticks: the knee; dotted, the capacity reported."
 
 
-@style.styled()
 def draw_sweeps(roofline: Roofline) -> Figure:
     """Return the picture of read bandwidth over the working set, a panel for each sweep."""
     title = "Read bandwidth over the size of the working set"

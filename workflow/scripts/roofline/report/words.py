@@ -1,6 +1,7 @@
 """Figures of the table in a few words, the same on the screen and on every page."""
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import (
@@ -96,27 +97,23 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     these are, their number is given too.
     Other known H200s, same effort (11): fp16 sustained 3rd–5th of 12, median 676 (663–703).
     """
-    ceilings = [ceiling for ceiling in roofline.ceilings if ceiling.device == device]
-    ranked: list[Ceiling] = [row for row in ceilings if row.kind == "compute" and row.workload == "gemm"]
-    ranked += [ceiling for ceiling in ceilings if ceiling.name in RANKED_MEMORY]
-    standings = [(ceiling, find_standing(ceiling)) for ceiling in ranked]
-    cards = max((standing.others for _, standing in standings if standing), default=0)
-    if not cards:
+    gemms = [find_headline(row) for row in roofline.compute_ceilings(device) if row.workload == "gemm"]
+    memory = [find_headline(row) for row in roofline.memory_ceilings(device) if row.name in RANKED_MEMORY]
+    ranked = [(name, standing) for name, standing, _ in gemms + memory if standing]
+    if not ranked:
         return ""
-    ranked_words = [(find_headline_name(ceiling), format_rank(standing)) for ceiling, standing in standings]
-    ranks = "; ".join(f"{name} {rank}" for name, rank in ranked_words if rank)
-    gemm_standings = [standing for ceiling, standing in standings if ceiling.kind == "compute"]
-    by_method = max((standing.others for standing in gemm_standings if standing), default=0)
+    ranks = "; ".join(f"{name} {format_rank(standing)}" for name, standing in ranked)
+    cards = max(standing.others for _, standing in ranked)
+    by_method = max((headline.standing.others for headline in gemms if headline.standing), default=0)
     fewer = f"the GEMMs of {by_method or 'none'} by the present method"
-    counted = f"{cards}; {fewer}" if gemm_standings and by_method < cards else cards
+    counted = f"{cards}; {fewer}" if gemms and by_method < cards else cards
     return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s, same effort ({counted}): {ranks}."
 
 
 def describe_formula(roofline: Roofline, device: str) -> str:
     """Return why a CPU's peaks by formula may be wrong; empty for other devices."""
     row = roofline.devices[device]
-    compute = [ceiling for ceiling in roofline.ceilings if ceiling.device == device and ceiling.kind == "compute"]
-    words = []
+    words, compute = [], roofline.compute_ceilings(device)
     if any(ceiling.datasheet_at_least and (ceiling.burst_fraction_of_datasheet or 0) > 1 for ceiling in compute):
         words.append(f"The formula takes the clock that {device} reports when idle. A core that boosts exceeds it.")
     if row.hardware.get("cores_may_be_threads"):
@@ -126,49 +123,41 @@ def describe_formula(roofline: Roofline, device: str) -> str:
     return " ".join(words)
 
 
-def find_headline_name(ceiling: Ceiling) -> str:
-    """Return the name of the figure by which a ceiling is ranked: fp16 sustained, hbm_read."""
-    sustained = ceiling.kind == "compute" and ceiling.sustained_tflops
-    return f"{ceiling.name} sustained" if sustained else ceiling.name
+class Headline(NamedTuple):
+    """The figure by which a ceiling is ranked: its sustained rate if it has one, else its burst or bandwidth."""
+
+    name: str  # fp16 sustained, hbm_read
+    standing: Standing | None
+    spreads: Spreads | None
+
+
+def find_headline(ceiling: Ceiling) -> Headline:
+    """Return the figure by which a ceiling is ranked."""
+    if ceiling.kind == "compute" and ceiling.sustained_tflops:
+        return Headline(f"{ceiling.name} sustained", ceiling.sustained_standing, ceiling.sustained_spreads)
+    return Headline(ceiling.name, ceiling.standing, ceiling.spreads)
 
 
 def describe_runs(ceilings: Iterable[Ceiling]) -> str:
     """Return whose runs are compared: runs of this card, or of other cards where it has one run alone."""
-    spreads = [found for ceiling in ceilings if (found := find_spreads(ceiling))]
+    spreads = [found for ceiling in ceilings if (found := find_headline(ceiling).spreads)]
     return f"runs of {next((found.runs_of for found in spreads if found.runs_of), 'this card')}"
 
 
 def describe_loads(roofline: Roofline, device: str) -> str:
     """Return for how long GEMMs were under load, and how far they drifted: 3 to 5 s of load (drift up to 0.4 %)."""
-    loads = [row.sustained for row in roofline.ceilings if row.device == device and row.kind == "compute"]
+    loads = [row.sustained for row in roofline.compute_ceilings(device)]
     seconds = format_span({load.duration_s for load in loads if load})
     drift = max((abs(load.drift) for load in loads if load and load.drift is not None), default=None)
     drifted = f" (drift up to {percent(drift)})" if drift is not None else ""
     return f"{seconds} s of load{drifted}"
 
 
-def find_standing(ceiling: Ceiling) -> Standing | None:
-    """Return the standing of a ceiling's sustained rate if it has one, else that of its burst or bandwidth."""
-    if ceiling.kind == "compute" and ceiling.sustained_tflops:
-        return ceiling.sustained_standing
-    return ceiling.standing
-
-
-def find_spreads(ceiling: Ceiling) -> Spreads | None:
-    """Return the spreads of a ceiling's sustained rate if it has one, else those of its burst or bandwidth."""
-    if ceiling.kind == "compute" and ceiling.sustained_tflops:
-        return ceiling.sustained_spreads
-    return ceiling.spreads
-
-
-def format_rank(standing: Standing | None) -> str:
+def format_rank(standing: Standing) -> str:
     """Return the rank of a figure among known cards, 3rd–5th of 12, median 776 (763–803).
 
-    The place is left out where few other cards are known, or where it could be that of more than half of them; the text
-    is empty where none is known.
+    The place is left out where few other cards are known, or where it could be that of more than half of them.
     """
-    if not standing:
-        return ""
     ranks = [rank for rank in (standing.rank, standing.rank_at_worst) if rank]
     says_much = ranks and ranks[-1] - ranks[0] <= standing.others / 2
     places = dict.fromkeys(map(_ordinal, ranks)) if says_much else {}
@@ -226,13 +215,9 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     longer = [(gpu_s / cpu_s - 1, cell) for gpu_s, cpu_s, cell in pairs if gpu_s > cpu_s]
     if not longer:
         return ""
-    apart = [
-        share
-        for share, cell in longer
-        if cell.gpu_time_ci95_s and cell.cpu_time_ci95_s and cell.gpu_time_ci95_s[0] > cell.cpu_time_ci95_s[1]
-    ]
-    known = sum(bool(cell.gpu_time_ci95_s and cell.cpu_time_ci95_s) for _, cell in longer)
-    beyond = f", beyond both intervals in {len(apart)} of the {known} that have them" if known else ""
+    intervals = [(cell.gpu_time_ci95_s, cell.cpu_time_ci95_s) for _, cell in longer]
+    apart = [gpu[0] > cpu[1] for gpu, cpu in intervals if gpu and cpu]
+    beyond = f", beyond both intervals in {sum(apart)} of the {len(apart)} that have them" if apart else ""
     most = percent(max(share for share, _ in longer))
     above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
     return f"{above}; the two are of different blocks, and why is not explained."
@@ -244,9 +229,9 @@ def describe_libraries(roofline: Roofline, device: str) -> str:
     GEMM ceilings of gpu0 by cuBLASLt. GEMM ceilings of gpu0 fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787
     TFLOPS by the vendor's library).
     """
-    compute = [row for row in roofline.ceilings if row.device == device and row.kind == "compute"]
-    of_gpu = [row for row in compute if row.compute_unit != "cpu"]  # a CPU has NumPy's alone
-    by_library = group_by((row for row in of_gpu if row.workload == "gemm"), lambda row: row.product.library)
+    gemms = [row for row in roofline.compute_ceilings(device) if row.workload == "gemm"]
+    of_gpu = [row for row in gemms if row.compute_unit != "cpu"]  # a CPU has NumPy's alone
+    by_library = group_by(of_gpu, lambda row: row.product.library)
     parts = []
     for library, rows in by_library.items():
         names = f"{join_words(row.name for row in rows)} " if len(by_library) > 1 else ""
@@ -273,7 +258,8 @@ def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
     lines = []
     for row in roofline.all_reduces:
         if row.device == device:
-            small, large = row.of_size(SMALL_ALL_REDUCE) or row.sizes[0], row.sizes[-1]
+            small = next((size for size in row.sizes if size.size_bytes == SMALL_ALL_REDUCE), row.sizes[0])
+            large = row.sizes[-1]
             nccl = [duration(small.nccl_graph_time_s)] if small.nccl_graph_time_s else []
             nccl += [f"eager {duration(small.nccl_eager_time_s)}"] if small.nccl_eager_time_s else []
             words = f"{capacity(small.size_bytes)} {mark_doubtful(duration(small.time_s), small.doubt)}"

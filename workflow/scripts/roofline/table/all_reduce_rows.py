@@ -1,12 +1,12 @@
 """Rows of all-reduces: ours next to NCCL's, the bound of the link and the sealed prediction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from roofline.core.all_reduce_model import bound_time_s
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import Doubt, find_doubt
 from roofline.core.statistics import median
 from roofline.records.all_reduce_record import (
-    AllReduceImplementation,
     AllReducePredictionRecord,
     AllReduceRecord,
     TimedAllReduce,
@@ -24,10 +24,9 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
             continue
         of_link = [row for row in memory if (row.device, row.peer) == (record.device, record.peer.peer)]
         rates = [row.gb_per_s / 2 for row in of_link if row.both_ways and not row.doubt]
-        seal = find_seal(record, results)
-        sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
-        latency_s = seal.latency_s if seal else None
-        sizes = list(_sizes(record, sealed_s, latency_s or 0.0, max(rates, default=None)))
+        seals = results.seals_of(record.device, AllReducePredictionRecord).values()
+        seal = next((seal for seal in seals if seal.peer == record.peer.peer), None)
+        sizes = list(_sizes(record, seal, max(rates, default=None)))
         errors = [abs(row.sealed_time_error) for row in sizes if row.sealed_time_error is not None and not row.doubt]
         yield AllReduceRow(
             **copy_fields(record, "device", "nccl_version", "nccl_skipped_reason"),
@@ -39,27 +38,16 @@ def all_reduce_rows(results: Results, memory: Sequence[MemoryCeiling]) -> Iterat
         )
 
 
-def find_seal(record: AllReduceRecord, results: Results) -> AllReducePredictionRecord | None:
-    """Return the prediction of a record's all-reduces; None if the run has none."""
-    seals = results.seals_of(record.device, AllReducePredictionRecord).values()
-    return next((seal for seal in seals if seal.peer == record.peer.peer), None)
-
-
 def _sizes(
-    record: AllReduceRecord, sealed_s: dict[int, float], latency_s: float, link_gb_per_s: float | None
+    record: AllReduceRecord, seal: AllReducePredictionRecord | None, link_gb_per_s: float | None
 ) -> Iterator[AllReduceSize]:
-    def of(implementation: AllReduceImplementation) -> dict[int, TimedAllReduce]:
-        timed = (timed for timed in record.all_reduces if timed.implementation == implementation)
-        return {timed.size_bytes: timed for timed in timed}
-
-    def undoubted_s(implementation: AllReduceImplementation) -> dict[int, float]:
-        timed_by_size = of(implementation).items()
-        return {size: timed.timing.median_s for size, timed in timed_by_size if not _find_doubt(record, timed)}
-
-    in_graphs_s = undoubted_s("nccl_graph")
-    eager_s = undoubted_s("nccl_eager") if _is_quiet(record) else {}
-    for size, ours in of("ours").items():
-        time_s, predicted_s = ours.timing.median_s, sealed_s.get(size)
+    sealed_s = {prediction.size_bytes: prediction.time_s for prediction in seal.sizes} if seal else {}
+    latency_s = (seal and seal.latency_s) or 0.0
+    by_implementation = group_by(record.all_reduces, lambda timed: timed.implementation)
+    in_graphs_s = _undoubted_s(record, by_implementation.get("nccl_graph", []))
+    eager_s = _undoubted_s(record, by_implementation.get("nccl_eager", [])) if _is_quiet(record) else {}
+    for ours in by_implementation.get("ours", []):
+        size, time_s, predicted_s = ours.size_bytes, ours.timing.median_s, sealed_s.get(ours.size_bytes)
         bound_s = bound_time_s(size, link_gb_per_s, latency_s=latency_s) if link_gb_per_s else None
         yield AllReduceSize(
             size_bytes=size,
@@ -77,6 +65,11 @@ def _sizes(
             largest_relative_error=ours.largest_relative_error,
             doubt=_find_doubt(record, ours),
         )
+
+
+def _undoubted_s(record: AllReduceRecord, timed: Iterable[TimedAllReduce]) -> dict[int, float]:
+    """The times in seconds that may be relied on, by size."""
+    return {one.size_bytes: one.timing.median_s for one in timed if not _find_doubt(record, one)}
 
 
 def _find_doubt(record: AllReduceRecord, timed: TimedAllReduce) -> Doubt | None:

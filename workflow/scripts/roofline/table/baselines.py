@@ -5,8 +5,7 @@ A known run is one of reference/cards, of like measuring method and effort; `ear
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import fsum
-from operator import mul
+from statistics import fmean
 from typing import NamedTuple
 
 from roofline.core.formatting import count_words, join_words
@@ -106,17 +105,13 @@ def _fit(cells: Mapping[str, CellRow], measured: Seconds) -> Seconds:
     for points in group_by(known, lambda point: (cells[point[0]].operator, cells[point[0]].implementation)).values():
         if len(points) >= FEWEST_FIT_CELLS:
             weights = [measured[key] ** -2 for key, _ in points]
-            mean_roof_s = _mean(weights, [roof_s for _, roof_s in points])
-            mean_time_s = _mean(weights, [measured[key] for key, _ in points])
-            covariance = _mean(weights, [(roof_s - mean_roof_s) * measured[key] for key, roof_s in points])
-            variance = _mean(weights, [(roof_s - mean_roof_s) ** 2 for _, roof_s in points])
+            mean_roof_s = fmean([roof_s for _, roof_s in points], weights)
+            mean_time_s = fmean([measured[key] for key, _ in points], weights)
+            covariance = fmean([(roof_s - mean_roof_s) * measured[key] for key, roof_s in points], weights)
+            variance = fmean([(roof_s - mean_roof_s) ** 2 for _, roof_s in points], weights)
             slope = covariance / variance if variance else 0.0
             fitted |= {key: mean_time_s + slope * (roof_s - mean_roof_s) for key, roof_s in points}
     return fitted
-
-
-def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
-    return fsum(map(mul, weights, values)) / fsum(weights)
 
 
 def _medians(runs: Iterable[CardRun]) -> Seconds:

@@ -224,8 +224,7 @@ def _load_latency_s(record: BandwidthRecord, bandwidth: Bandwidth) -> float | No
     if record.peer or bandwidth is not first_reads:
         return None
     loads = [latency.timing for latency in record.latencies if latency.name == "load"]
-    sufficient = [timing for timing in loads if not is_too_few(len(timing.samples_s))]
-    return sufficient[0].median_s if sufficient else None
+    return next((timing.median_s for timing in loads if not is_too_few(len(timing.samples_s))), None)
 
 
 def is_record_disturbed(

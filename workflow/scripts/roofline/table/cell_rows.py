@@ -1,7 +1,7 @@
 """The row of one cell: its roof, its sealed prediction, its operator's baselines and its doubt."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from roofline.core import disturbance, regimes, roofline_model, statistics
@@ -42,6 +42,10 @@ class Ceilings(NamedTuple):
     compute: Mapping[str, ComputeCeiling]
     memory: MemoryCeilings
 
+    def find(self, compute: str, memory: Iterable[str]) -> tuple[ComputeCeiling | None, MemoryCeiling | None]:
+        """Return the compute ceiling of a name, and the first of these memory ceilings; None if not measured."""
+        return self.compute.get(compute), next((self.memory[name] for name in memory if name in self.memory), None)
+
 
 class CellContext(NamedTuple):
     """The facts that a cell's row follows from besides its own measurement."""
@@ -51,7 +55,7 @@ class CellContext(NamedTuple):
     ceilings: Ceilings
     seal: PredictionRecord | None  # the device's
     constants: Mapping[str, float] | None  # of its operator's seal
-    same_case: Mapping[str, Measurement]  # the same case by each implementation
+    same_case: Sequence[Measurement]  # the same case by each implementation
 
 
 def build_cell_row(path: str, record: JobRecord, measured: Measurement, context: CellContext) -> CellRow:
@@ -59,69 +63,75 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
 
     Times are in seconds, rates in TFLOPS and GB/s.
     """
-    compute = context.ceilings.compute.get(measured.compute_ceiling)
-    memory = next(filter(None, map(context.ceilings.memory.get, measured.memory_ceilings)), None)
+    compute, memory = context.ceilings.find(measured.compute_ceiling, measured.memory_ceilings)
     peak, gb_per_s = compute.tflops if compute else None, memory.gb_per_s if memory else None
     no_roof_reason = NO_ROOF if measured.bytes and not measured.memory_ceilings else None
     roof = None if no_roof_reason else roofline_model.roof_tflops(measured.flops, measured.bytes, peak, gb_per_s)
     cpu, gpu, sealed = measured.cpu_time, measured.gpu_time, measured.sealed
     cpu_s, gpu_s = cpu.median_s, gpu.median_s if gpu else None
-    attained = measured.flops / cpu_s / 1e12
     regime, level, roof_s = find_regime(measured, peak, gb_per_s, context.ceilings.memory)
     gpu_shares, cpu_shares = time_shares(measured, roof_s)
-    lower = lower_ceiling(peak, gb_per_s, roof)
     exceeded = share_above_roof(measured, peak, gb_per_s)
-    limiting: Ceiling | None = memory if lower == "memory" else compute
     return CellRow(
         **shared_fields(measured, CellKey),
-        **copy_fields(measured, "flops", "bytes", "overhead_s", "start_s", "sealed"),
+        **copy_fields(measured, "overhead_s", "start_s", "sealed"),
+        **_place_under_roof(measured.flops, measured.bytes, cpu_s, compute, memory, roof),
         device=record.device,
         graph=context.about.runs_in_graph(measured.implementation),
-        intensity_flops_per_byte=measured.flops / measured.bytes if measured.bytes else None,
-        cpu_time_s=cpu_s,
         cpu_time_ci95_s=cpu.ci95_s,
         cpu_time_decile_ratio=statistics.decile_ratio(cpu.samples_s),
         gpu_time_s=gpu_s,
         gpu_time_ci95_s=gpu and gpu.ci95_s,
         sample_count=len(cpu.samples_s),
         cores_used=cpu.contention and cpu.contention.own_cores,
-        attained_tflops=attained,
         gpu_attained_tflops=measured.flops / gpu_s / 1e12 if gpu_s else None,
-        attained_gb_per_s=measured.bytes / cpu_s / 1e9,
-        compute_ceiling=compute and compute.name,
-        memory_ceiling=memory and memory.name,
-        lower_ceiling=lower,
         no_roof_reason=no_roof_reason,
-        roof_tflops=roof,
-        fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, cpu_s, roof, gb_per_s),
         gpu_fraction_of_roof=_roof_fraction(measured.flops, measured.bytes, gpu_s, roof, gb_per_s),
-        fraction_of_compute_peak=attained / peak if peak else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=regime,
         regime_level=level,
         gpu_time_shares=gpu_shares,
         cpu_time_shares=cpu_shares,
         sealed_tflops=measured.flops / sealed.cpu_time_s / 1e12 if sealed.cpu_time_s else None,
-        **_promised_fields(measured, context.seal),
         sealed_cpu_time_error=prediction_error(sealed.cpu_time_s, cpu_s),
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
-        **_cause_of_error(measured, context, compute, memory),
+        **_fields_by_seals(measured, context, compute, memory),
         speed_up=_speed_up(measured, context),
         notes=_notes(record),
         doubt=_doubt(record, measured, context.kind, exceeded),
-        roof_doubt=limiting and limiting.doubt,
         record=path,
     )
 
 
-def _promised_fields(measured: Measurement, seal: PredictionRecord | None) -> dict[str, Any]:
-    """The fields of a row that follow from the promised rates of its ceilings; none without a seal."""
-    if seal is None:
-        return {}
-    promised = seal.rates(measured.compute_ceiling, measured.memory_ceilings)
-    roof_s = promised_roof_s(measured.flops, measured.bytes, promised)
-    return {"promised_roof_s": roof_s, "baseline_prediction": predict_baseline(measured, seal)}
+def _place_under_roof(
+    flops: float,
+    traffic: float,
+    time_s: float | None,
+    compute: ComputeCeiling | None,
+    memory: MemoryCeiling | None,
+    roof: float | None,
+) -> dict[str, Any]:
+    """The counts, rates, ceilings and shares of a row by its CPU time; `roof` is in TFLOPS."""
+    peak, gb_per_s = compute.tflops if compute else None, memory.gb_per_s if memory else None
+    attained = flops / time_s / 1e12 if time_s else None
+    lower = lower_ceiling(peak, gb_per_s, roof)
+    limiting: Ceiling | None = memory if lower == "memory" else compute
+    return {
+        "flops": flops,
+        "bytes": traffic,
+        "intensity_flops_per_byte": flops / traffic if traffic else None,
+        "cpu_time_s": time_s,
+        "attained_tflops": attained,
+        "attained_gb_per_s": traffic / time_s / 1e9 if time_s else None,
+        "compute_ceiling": compute and compute.name,
+        "memory_ceiling": memory and memory.name,
+        "lower_ceiling": lower,
+        "roof_tflops": roof,
+        "fraction_of_roof": _roof_fraction(flops, traffic, time_s, roof, gb_per_s),
+        "fraction_of_compute_peak": attained / peak if attained is not None and peak else None,
+        "roof_doubt": limiting and limiting.doubt,
+    }
 
 
 def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None) -> Literal["compute", "memory"]:
@@ -134,18 +144,23 @@ def lower_ceiling(peak: float | None, gb_per_s: float | None, roof: float | None
     return "memory" if gb_per_s and roof < ROUNDED * peak else "compute"
 
 
-def _cause_of_error(
+def _fields_by_seals(
     measured: Measurement, context: CellContext, compute: ComputeCeiling | None, memory: MemoryCeiling | None
 ) -> dict[str, Any]:
-    """The main cause of the sealed CPU time's error, the seconds that it adds and its reason, as fields of a row; none
-    if that is not known."""
-    if context.seal is None or context.constants is None or measured.sealed.cpu_time_s is None:
+    """The fields of a row that follow from its seals, as far as there are any: its roof by the promised rates, the
+    baseline, and the main cause of the sealed CPU time's error, with the seconds that it adds and its reason."""
+    if context.seal is None:
         return {}
+    promised = context.seal.rates(measured.compute_ceiling, measured.memory_ceilings)
+    roof_s = promised_roof_s(measured.flops, measured.bytes, promised)
+    fields = {"promised_roof_s": roof_s, "baseline_prediction": predict_baseline(measured, context.seal)}
+    if context.constants is None or measured.sealed.cpu_time_s is None:
+        return fields
     replay = prepare_replay(measured, context.seal, context.constants)
     seconds_by_cause = attribute_error(replay, compute.tflops if compute else None, memory.gb_per_s if memory else None)
     cause, cause_s = find_largest_cause(seconds_by_cause, measured.cpu_time.median_s)
     reason = explain_cause(replay, cause, cause_s, compute, memory) if cause and cause_s else None
-    return {"cause": cause, "cause_s": cause_s, "cause_reason": reason}
+    return fields | {"cause": cause, "cause_s": cause_s, "cause_reason": reason}
 
 
 def share_out_time(time_s: float, roof_s: float, overhead_s: float) -> TimeShares:
@@ -237,7 +252,8 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
     """
     runs_in_graph = context.about.runs_in_graph
     speed_ups = {}
-    for name, baseline in context.same_case.items():
+    for baseline in context.same_case:
+        name = baseline.implementation
         launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
         if name not in context.about.baselines or name == measured.implementation or not launched_alike:
             continue
@@ -275,21 +291,16 @@ def build_operation_row(
     It is measured only if the user timed it (`measured_s`).
     """
     dtype, name, flops, traffic = operation["dtype"], operation["name"], operation["flops"], operation["memory_bytes"]
-    peak = ceilings.compute.get(dtype)
-    memory = next(
-        filter(None, map(ceilings.memory.get, memory_ceiling_names(kind, operation.get("mix", "read")))), None
-    )
-    if not peak or not memory:
-        reason = f"no {'memory' if peak else dtype} ceiling was measured on {device}"
+    compute, memory = ceilings.find(dtype, memory_ceiling_names(kind, operation.get("mix", "read")))
+    if not compute or not memory:
+        reason = f"no {'memory' if compute else dtype} ceiling was measured on {device}"
         return Skipped(device=device, kind="operation", name=name, reason=reason)
-    analysis = roofline_model.place_under_roof(flops, traffic, peak.tflops * 1e12, memory.gb_per_s * 1e9)
+    analysis = roofline_model.place_under_roof(flops, traffic, compute.tflops * 1e12, memory.gb_per_s * 1e9)
     time_s = operation.get("measured_s")
-    roof = analysis.attainable_flops_per_s / 1e12
-    attained = flops / time_s / 1e12 if time_s else None
-    share = _larger_share(flops, traffic, time_s, peak.tflops, memory.gb_per_s) if time_s else 0.0
+    share = _larger_share(flops, traffic, time_s, compute.tflops, memory.gb_per_s) if time_s else 0.0
     exceeded = share if share > 1 + ROUNDING else None
-    lower = lower_ceiling(peak.tflops, memory.gb_per_s, roof)
     return CellRow(
+        **_place_under_roof(flops, traffic, time_s, compute, memory, analysis.attainable_flops_per_s / 1e12),
         device=device,
         operator=USERS,
         name=name,
@@ -297,18 +308,6 @@ def build_operation_row(
         dtype=dtype,
         shape={},
         graph=False,
-        flops=flops,
-        bytes=traffic,
-        intensity_flops_per_byte=analysis.intensity_flops_per_byte if traffic else None,
-        cpu_time_s=time_s,
-        attained_tflops=attained,
-        attained_gb_per_s=traffic / time_s / 1e9 if time_s else None,
-        compute_ceiling=dtype,
-        memory_ceiling=memory.name,
-        lower_ceiling=lower,
-        roof_tflops=roof,
-        fraction_of_roof=_roof_fraction(flops, traffic, time_s, roof, memory.gb_per_s),
-        fraction_of_compute_peak=attained / peak.tflops if attained is not None else None,
         fraction_of_exceeded_ceiling=exceeded,
         regime=analysis.bound,
         regime_level=MAIN_MEMORY[kind] if analysis.bound == roofline_model.MEMORY_BOUND else None,
@@ -318,5 +317,4 @@ def build_operation_row(
         speed_up={},
         notes=[],
         doubt="impossible" if exceeded else None,
-        roof_doubt=memory.doubt if lower == "memory" else peak.doubt,
     )

@@ -48,9 +48,7 @@ def fit_energy(path: str, record: BandwidthRecord, peaks: Mapping[str, ComputeCe
         pairs = zip(usable, clocks_mhz, strict=True)  # each usable point has a clock
         fitted = [point for point, mhz in pairs if abs(mhz / clock_mhz - 1) <= ONE_CLOCK]
         points = [point.power_point for point in fitted]
-        if len(points) < FEWEST_FIT_POINTS:
-            continue
-        if (fit := _fit_power(points)) is None:
+        if len(points) < FEWEST_FIT_POINTS or (fit := _fit_power(points)) is None:
             continue
         above_w, above_joules = _energy_above_fit(peaks.get(dtype), fit, clock_mhz)
         yield EnergyFit(

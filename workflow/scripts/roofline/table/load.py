@@ -1,10 +1,7 @@
 """The one table of a run, built once from its records."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import PurePath
-from typing import Any
 
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
@@ -19,7 +16,7 @@ from roofline.records.compute import PeakFlopsRecord
 from roofline.records.counters_record import CountedCell, CountFigures
 from roofline.records.device_record import DeviceFacts
 from roofline.records.instructions_record import InstructionsRecord
-from roofline.records.operator_record import CellKey, Measurement
+from roofline.records.operator_record import CellKey
 from roofline.table import ceiling_rows, seals
 from roofline.table.all_reduce_rows import all_reduce_rows
 from roofline.table.baselines import compare_with_baselines, select_runs
@@ -29,27 +26,13 @@ from roofline.table.energy_roofline import fit_energy
 from roofline.table.instruction_roofline import build_instruction_row
 from roofline.table.own_scores import build_own_rows, score_own
 from roofline.table.rows import AskedCell, Ceiling, CellRow, Counted, DeviceRow, NotCounted, Roofline, Skipped, case_key
-from roofline.table.run_records import Results
+from roofline.table.run_records import Request, Results
 from roofline.table.scores import score_predictions
 from roofline.table.standing import NO_RUNS, select_comparable_runs
 
 # A count agrees with the declared one within the larger of a share of that and an amount.
 FLOPS_SHARE, FLOPS_AMOUNT = 0.02, 0
 TRAFFIC_SHARE, TRAFFIC_BYTES = 0.05, 1e6
-
-
-@dataclass(frozen=True)
-class Request:
-    """The part of the config that the table follows from besides records.
-
-    `without` names the operators that a device cannot run.
-    """
-
-    effort: str | None = None
-    dtypes: list[str] = field(default_factory=list)
-    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
 def build_table(results: Results, request: Request | None = None, sha256: Mapping[str, str] | None = None) -> Roofline:
@@ -74,12 +57,13 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         if bandwidth.peer and not bandwidth.skipped_reason:
             peers.append(ceiling_rows.peer_path_row(path, bandwidth, bandwidth.peer))
     for path, rates in results.of_kind(InstructionsRecord):
-        memory, counts = _ceilings_of(ceilings, rates.device).memory, results.counted_on(rates.device)
+        memory = ceilings_by_device[rates.device].memory
+        counts = [cell for _, record in results.counters if record.device == rates.device for cell in record.cells]
         instructions.append(build_instruction_row(path, rates, memory, cells, counts))
     for device, profiler in results.profilers.items():
         if profiler.refused_reason:
             refused.append(NotCounted(device=device, refused_reason=profiler.refused_reason))
-    own_predictions = build_own_rows(results, cells)
+    own_predictions = list(build_own_rows(results, cells))
     roofline = Roofline(
         devices={name: _device(results, name, sha256) for name in results.devices},
         ceilings=ceilings,
@@ -101,13 +85,14 @@ def build_table(results: Results, request: Request | None = None, sha256: Mappin
         own_operators=list(results.own_operators.values()),
         checks=[],
     )
-    return roofline.model_copy(update={"checks": judge.check_run(roofline, results, request)})
+    return roofline.model_copy(update={"checks": list(judge.check_run(roofline, results, request))})
 
 
 def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> DeviceRow:
     record = results.devices[name]
     bandwidths = [bandwidth for _, bandwidth in results.of_kind(BandwidthRecord) if bandwidth.device == name]
     idle = next((bandwidth.idle for bandwidth in bandwidths if bandwidth.idle), None)
+    predictions = results.predictions.get(name)
     return DeviceRow(
         **shared_fields(record, DeviceFacts),
         record=f"{name}/device_query.json",
@@ -115,12 +100,7 @@ def _device(results: Results, name: str, sha256: Mapping[str, str] | None) -> De
         idle_power_w=idle and idle.power_w,
         idle_sm_clock_mhz=idle and idle.sm_clock_mhz,
         seals={path: seal.sealed_at for path, seal in results.seals.items() if seal.device == name},
-        timed_before_count=sum(
-            cell.started_at is not None
-            for _, predictions in results.predictions
-            if predictions.device == name
-            for cell in predictions.cells
-        ),
+        timed_before_count=sum(cell.started_at is not None for cell in predictions.cells) if predictions else 0,
         constants_sha256=seals.hash_fitted_constants(results, name),
         violations=[] if sha256 is None else seals.find_violations(results, name, sha256),
     )
@@ -150,48 +130,42 @@ def _ceilings_of(ceilings: list[Ceiling], device: str) -> Ceilings:
 
 def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iterator[CellRow]:
     abouts = load_abouts() | {name: StoredAbout(operator) for name, operator in results.own_operators.items()}
-    measurements_by_case: dict[tuple, dict[str, Measurement]] = {}
-    for _, record in results.measured:
-        for measurement in record.measurements:
-            case = measurements_by_case.setdefault(case_key(record.device, measurement), {})
-            case[measurement.implementation] = measurement
-    for path, record in results.measured:
-        for measurement in record.measurements:
-            context = CellContext(
-                kind=results.devices[record.device].device_kind,
-                about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
-                ceilings=ceilings_by_device[record.device],
-                seal=results.device_seal(record.device),
-                constants=results.constants(record.device, measurement.operator),
-                same_case=measurements_by_case[case_key(record.device, measurement)],
-            )
-            yield build_cell_row(path, record, measurement, context)
+    cells = [(path, record, measurement) for path, record in results.measured for measurement in record.measurements]
+    cells_by_case = group_by(cells, lambda cell: case_key(cell[1].device, cell[2]))
+    for path, record, measurement in cells:
+        context = CellContext(
+            kind=results.devices[record.device].device_kind,
+            about=abouts.get(measurement.operator) or UnknownAbout(measurement.operator),
+            ceilings=ceilings_by_device[record.device],
+            seal=results.device_seal(record.device),
+            constants=results.constants(record.device, measurement.operator),
+            same_case=[other for *_, other in cells_by_case[case_key(record.device, measurement)]],
+        )
+        yield build_cell_row(path, record, measurement, context)
 
 
-def _skipped(results: Results, request: Request) -> list[Skipped]:
-    """The ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
+def _skipped(results: Results, request: Request) -> Iterator[Skipped]:
+    """Yield the ceilings and operators that were requested and a device lacks, by its record or by a measurement's."""
     skip_reasons = {(peak.device, peak.name): peak.skipped_reason for _, peak in results.of_kind(PeakFlopsRecord)}
-    skipped = []
     for device, record in results.devices.items():
         for dtype in request.dtypes:
             if reason := record.unsupported.get(dtype) or skip_reasons.get((device, dtype)):
-                skipped.append(Skipped(device=device, kind="peak_flops", name=dtype, reason=reason))
+                yield Skipped(device=device, kind="peak_flops", name=dtype, reason=reason)
     jobs: list[BandwidthRecord | AllReduceRecord] = [job for _, job in results.of_kind(BandwidthRecord)]
     for job in jobs + [job for _, job in results.of_kind(AllReduceRecord)]:
         if job.skipped_reason:
-            skipped.append(Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason))
+            yield Skipped(device=job.device, kind="bandwidth", name=job.name, reason=job.skipped_reason)
     for row in request.without:
-        skipped.append(Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"]))
-    return skipped
+        yield Skipped(device=row["device"], kind="operator", name=row["operator"], reason=row["reason"])
 
 
 def _what_if(results: Results) -> Iterator[AskedCell]:
     """The cells that a reader may ask about, by device, in the order in which they were predicted."""
-    for _, predictions in sorted(results.predictions, key=itemgetter(0)):
+    for device, predictions in sorted(results.predictions.items()):
         for cell in predictions.what_if:
             if cell.entry and cell.sealed:
                 counts = copy_fields(cell.entry, "flops", "bytes") | copy_fields(cell.sealed, "cpu_time_s", "regime")
-                yield AskedCell(**shared_fields(cell, CellKey), device=predictions.device, **counts)
+                yield AskedCell(**shared_fields(cell, CellKey), device=device, **counts)
 
 
 # ---------------------------------------------------------------- hardware counters
@@ -208,9 +182,8 @@ def _counts(path: str, device: str, cell: CountedCell, regimes: dict[tuple, Regi
     counted_flops = _on_pipes(cell)
     # The bytes that multiprocessors wrote to the L2: most of them are still in it when a kernel ends.
     written_bytes = None if cell.sm_write_sectors is None else SECTOR_BYTES * cell.sm_write_sectors
-    judged_bytes = (
-        written_bytes if len(cell.kernels) < 2 else None
-    )  # of several the first write what the next one reads
+    # Of several kernels the first write what the next one reads.
+    judged_bytes = written_bytes if len(cell.kernels) < 2 else None
     return Counted(
         **shared_fields(cell, CellKey),
         **shared_fields(cell, CountFigures),

@@ -1,6 +1,6 @@
 """The user's own predictions, held against the measured cells next to those of the sealed model."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from roofline.core.cell_prediction import is_within_factor
@@ -17,11 +17,10 @@ LATE = "added or changed after the cell was timed"
 NOT_MEASURED = "the cell was not measured"
 
 
-def build_own_rows(results: Results, cells: Iterable[CellRow]) -> list[OwnPredictionRow]:
-    """Return a row for each of the user's predictions, with its errors and the model's if it is scored."""
+def build_own_rows(results: Results, cells: Iterable[CellRow]) -> Iterator[OwnPredictionRow]:
+    """Yield a row for each of the user's predictions, with its errors and the model's if it is scored."""
     starts = {path: datetime.fromisoformat(record.started_at) for path, record in results.measured}
     measured = {(cell.device, cell.planned_identity): cell for cell in cells if cell.record}
-    rows = []
     for device, record in results.own_predictions.items():
         for own in record.cells:
             cell = measured.get((device, own.planned_identity))
@@ -29,8 +28,7 @@ def build_own_rows(results: Results, cells: Iterable[CellRow]) -> list[OwnPredic
             errors = _find_errors(own, own, cell) if cell and not reason else None
             model_errors = _find_errors(own, cell.sealed, cell) if errors and cell and cell.sealed else None
             fields = {**shared_fields(own, SealedOwnPrediction), "device": device, "not_scored_reason": reason}
-            rows.append(OwnPredictionRow(**fields, errors=errors, model_errors=model_errors))
-    return rows
+            yield OwnPredictionRow(**fields, errors=errors, model_errors=model_errors)
 
 
 def _find_reason(own: SealedOwnPrediction, cell: CellRow, starts: Mapping[str, datetime]) -> str | None:

@@ -283,10 +283,6 @@ class AllReduceRow(TableRow):
     nccl_skipped_reason: str | None = Field(description="why NCCL was not timed")
     record: str
 
-    def of_size(self, size_bytes: int) -> AllReduceSize | None:
-        """Return the all-reduces of a size; None if it was not measured."""
-        return next((row for row in self.sizes if row.size_bytes == size_bytes), None)
-
 
 class SpeedUp(TableRow):
     """A baseline's time over that of an operator's implementation; both in graphs, or neither."""
@@ -395,11 +391,6 @@ class CellRow(CellKeyRow):
         return is_within_factor(self.sealed.cpu_time_s, self.cpu_time_s)
 
     @property
-    def no_traffic(self) -> bool:
-        """True if the cell moves no bytes, so that its intensity is infinite."""
-        return self.bytes == 0
-
-    @property
     def own_time_s(self) -> float | None:
         """The GPU time in seconds, or the CPU time of a cell without a GPU time."""
         return self.gpu_time_s or self.cpu_time_s
@@ -444,10 +435,6 @@ class InstructionRoofline(TableRow):
     walls: list[instructions_record.AccessLimit]
     kernels: list[PlacedKernel]
     record: str
-
-    def placed(self) -> list[tuple[PlacedKernel, str]]:
-        """Return each kernel with each level that it moves transactions of."""
-        return [(kernel, level) for kernel in self.kernels for level, count in kernel.transactions.items() if count]
 
 
 class Counted(CellKeyRow, counters_record.CountFigures):
@@ -529,11 +516,6 @@ class Baseline(TableRow):
     times_close: int = Field(description="cells that were predicted within a factor of 1.25")
     model_median_error: NotNegative = Field(description="a fraction: of the sealed model on these cells")
     model_times_close: int = Field(description="cells that the sealed model predicted within a factor of 1.25")
-
-    @property
-    def wins_by_error(self) -> bool:
-        """True if its median error is smaller than the model's."""
-        return self.median_error < self.model_median_error
 
 
 class Score(Tally):
@@ -618,19 +600,24 @@ class Roofline(TableRow):
         """Return the ceiling of this name on a device; None if it was not measured."""
         return next((row for row in self.ceilings if (row.device, row.name) == (device, name)), None)
 
+    def compute_ceilings(self, device: str) -> list[ComputeCeiling]:
+        """Return the compute ceilings of a device."""
+        return [row for row in self.ceilings if row.kind == "compute" and row.device == device]
+
+    def memory_ceilings(self, device: str) -> list[MemoryCeiling]:
+        """Return the memory ceilings of a device."""
+        return [row for row in self.ceilings if row.kind == "memory" and row.device == device]
+
     @property
     def fastest_all_reduces(self) -> dict[str, list[tuple[AllReduceRow, AllReduceSize]]]:
         """Each size of each card by the faster of its two pairs, so that a slow card does not slow its neighbour's
         figure; a pair without a doubt comes first. {} if there are no three cards."""
-        rows_by_card: dict[str, list[AllReduceRow]] = {}
-        for row in self.all_reduces:
-            for card in (row.device, row.peer):
-                rows_by_card.setdefault(card, []).append(row)
-        if len(rows_by_card) < 3:
+        cards = dict.fromkeys(card for row in self.all_reduces for card in (row.device, row.peer))
+        if len(cards) < 3:
             return {}
         fastest = {}
-        for card, rows in rows_by_card.items():
-            pairs = [(row, size) for row in rows for size in row.sizes]
+        for card in cards:
+            pairs = [(row, size) for row in self.all_reduces if card in (row.device, row.peer) for size in row.sizes]
             by_size = group_by(pairs, lambda pair: pair[1].size_bytes).values()
             fastest[card] = [
                 max(of_size, key=lambda pair: (not pair[1].doubt, pair[1].gb_per_s)) for of_size in by_size

@@ -1,10 +1,10 @@
-"""The records of a run, read together."""
+"""The records of a run, read together, and what was asked of it."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from roofline.core.terms import UserError
 from roofline.operators.about import OwnOperatorRecord
@@ -14,7 +14,7 @@ from roofline.records.base import Record, read
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.cards import KnownCards
 from roofline.records.compute import PeakFlopsRecord
-from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
+from roofline.records.counters_record import CountersRecord, ProfilerRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.instructions_record import InstructionsRecord
 from roofline.records.operator_record import (
@@ -43,7 +43,7 @@ class Results:
     devices: dict[str, DeviceRecord] = field(default_factory=dict)  # by name
     seals: dict[str, Seal] = field(default_factory=dict)
     measured: list[tuple[str, JobRecord]] = field(default_factory=list)
-    predictions: list[tuple[str, PredictionsRecord]] = field(default_factory=list)  # of planned cells and drawn shapes
+    predictions: dict[str, PredictionsRecord] = field(default_factory=dict)  # of cells and drawn shapes, by device
     own_predictions: dict[str, OwnPredictionsRecord] = field(default_factory=dict)  # the user's, by device
     profilers: dict[str, ProfilerRecord] = field(default_factory=dict)  # by device
     known_cards: KnownCards = field(default_factory=KnownCards)
@@ -56,22 +56,16 @@ class Results:
 
     def seals_of(self, device: str, kind: type[SealT]) -> dict[str, SealT]:
         """Return the seals of one class that a device has, by their paths."""
-        own = {path: seal for path, seal in self.seals.items() if seal.device == device}
-        return {path: seal for path, seal in own.items() if isinstance(seal, kind)}
+        return {path: seal for path, seal in self.seals.items() if isinstance(seal, kind) and seal.device == device}
 
     def timed_records(self) -> list[tuple[str, JobRecord | CalibrationRecord]]:
         """Return the records of measuring jobs, then those of calibrations, with their paths."""
         calibrations = [(path, seal) for path, seal in self.seals.items() if isinstance(seal, CalibrationRecord)]
         return [*self.measured, *calibrations]
 
-    def counted_on(self, device: str) -> list[CountedCell]:
-        """Return the cells of operators that ncu counted on a device; counts are of one application each."""
-        return [cell for _, record in self.counters if record.device == device for cell in record.cells]
-
     def device_seal(self, device: str) -> PredictionRecord | None:
         """Return the seal of a device's promised ceilings; None if it has none."""
-        seal = self.seals.get(f"{device}/prediction.json")
-        return seal if isinstance(seal, PredictionRecord) else None
+        return next(iter(self.seals_of(device, PredictionRecord).values()), None)
 
     def constants(self, device: str, operator: str) -> dict[str, float] | None:
         """Return the constants in an operator's seal for a device; None if it has no seal."""
@@ -82,6 +76,20 @@ class Results:
         """Return every file that operators were measured with, once."""
         files = [file for _, record in self.of_kind(OperatorRecord) for file in record.data]
         return list({(file.path, file.sha256): file for file in files}.values())
+
+
+@dataclass(frozen=True)
+class Request:
+    """The part of the config that the table follows from besides records.
+
+    `without` names the operators that a device cannot run.
+    """
+
+    effort: str | None = None
+    dtypes: list[str] = field(default_factory=list)
+    shapes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by operator; empty if not known
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    without: list[dict[str, str]] = field(default_factory=list)  # device, operator and reason
 
 
 def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
@@ -102,7 +110,7 @@ def read_results(folder: Path, paths: Iterable[Path | str]) -> Results:
         elif isinstance(record, Seal):
             results.seals[name] = record
         elif isinstance(record, PredictionsRecord):
-            results.predictions.append((name, record))
+            results.predictions[record.device] = record
         elif isinstance(record, OwnPredictionsRecord):
             results.own_predictions[record.device] = record
         elif isinstance(record, OwnOperatorRecord):

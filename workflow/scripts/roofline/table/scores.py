@@ -66,8 +66,7 @@ def select_judged(cells: Iterable[CellRow]) -> list[CellRow]:
 def score_predictions(cells: Iterable[CellRow], baselines: Sequence[Baseline] = ()) -> Score:
     """Return the score over the judged cells, next to these baselines."""
     judged = select_judged(cells)
-    baseline = [(cell, cell.baseline_prediction) for cell in judged if cell.baseline_prediction]
-    with_baseline = [(cell, prediction) for cell, prediction in baseline if prediction.cpu_time_s]
+    with_baseline = [(cell, cell.baseline_prediction) for cell in judged if cell.baseline_prediction]
     return Score(
         **shared_fields(_tally([(cell, cell.sealed) for cell in judged if cell.sealed]), Tally),
         both_right=sum(bool(cell.sealed_regime_right and cell.sealed_time_right) for cell in judged),

@@ -45,12 +45,12 @@ def find_violations(results: Results, device: str, sha256: Mapping[str, str]) ->
     lines = [line for path, record in measured for line in _check_seals(path, record, results, sha256)]
     lines += _find_unlike_constants(device, results)
     lines += _find_unlike_all_reduces(device, results, sha256)
-    for path, predictions in results.predictions:
-        if predictions.device == device:
-            lines += _find_unpredicted(path, predictions, results)
-            lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
-            lines += _find_unlike(path, predictions, results)
-            lines += _find_unlike_shapes(path, predictions, results, sha256)
+    if predictions := results.predictions.get(device):
+        path = f"{device}/predictions.json"
+        lines += _find_unpredicted(path, predictions, results)
+        lines += [line for cell in predictions.cells for line in _check_entry(path, device, cell, results)]
+        lines += _find_unlike(path, predictions, results)
+        lines += _find_unlike_shapes(path, predictions, results, sha256)
     return lines
 
 
@@ -68,7 +68,7 @@ def hash_fitted_constants(results: Results, device: str) -> dict[str, str]:
 def count_recomputed(results: Results) -> tuple[int, int]:
     """Return how many predictions of a run can be recomputed, and how many not: those without an entry, or of an entry
     that other code has sealed."""
-    cells = [cell for _, predictions in results.predictions for cell in predictions.cells if cell.sealed]
+    cells = [cell for predictions in results.predictions.values() for cell in predictions.cells if cell.sealed]
     recomputed = sum(_has_present_entry(cell) for cell in cells)
     all_reduces = [seal for seal in results.seals.values() if isinstance(seal, AllReducePredictionRecord)]
     return recomputed + sum(len(seal.sizes) for seal in all_reduces), len(cells) - recomputed
@@ -159,7 +159,7 @@ def _find_drawing_operator(rule: str, drawn: DrawnShapes) -> Operator | None:
 
 def count_redrawn(results: Results) -> tuple[int, int]:
     """Return how many sets of drawn shapes of a run are drawn again, and how many not, since other code drew them."""
-    sets = [pair for _, predictions in results.predictions for pair in predictions.drawn.items()]
+    sets = [pair for predictions in results.predictions.values() for pair in predictions.drawn.items()]
     redrawn = sum(_find_drawing_operator(*pair) is not None for pair in sets)
     return redrawn, len(sets) - redrawn
 
@@ -173,11 +173,10 @@ def _are_alike(a: CellPrediction, b: CellPrediction) -> bool:
     )
 
 
-def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> list[str]:
+def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Results) -> Iterator[str]:
     """A line for each record that began before its cells were predicted, unless the predictions name its start."""
     measured_at = {cell.identity: cell.started_at for cell in predictions.cells if cell.sealed}
     predicted_at = datetime.fromisoformat(predictions.predicted_at)
-    lines = []
     for record_path, record in results.measured:
         if record.device != predictions.device or datetime.fromisoformat(record.started_at) > predicted_at:
             continue
@@ -185,8 +184,7 @@ def _find_unpredicted(path: str, predictions: PredictionsRecord, results: Result
         is_new = any(measured_at[identity] != record.started_at for identity in planned)
         if is_new and not _clock_was_set_back(record, results):
             times = f"started at {record.started_at}, and {path} was written at {predictions.predicted_at}"
-            lines.append(f"{record_path} {times}")
-    return lines
+            yield f"{record_path} {times}"
 
 
 def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
@@ -196,14 +194,13 @@ def _clock_was_set_back(record: JobRecord, results: Results) -> bool:
     return any(started_at <= datetime.fromisoformat(moment) for moment in sealed_at)
 
 
-def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> list[str]:
+def _check_seals(path: str, record: JobRecord, results: Results, sha256: Mapping[str, str]) -> Iterator[str]:
     """A line for each seal that the record carries with another hash, or that it does not carry and should."""
-    lines = []
     for seal_path, seal_sha256 in record.seals.items():
         if seal_path not in results.seals or sha256.get(seal_path) != seal_sha256:
-            lines.append(f"{path} was measured under another seal than {seal_path}")
-    missing = sorted(_required_seals(record, results) - set(record.seals))
-    return lines + [f"{path} does not carry {seal_path}" for seal_path in missing]
+            yield f"{path} was measured under another seal than {seal_path}"
+    for seal_path in sorted(_required_seals(record, results) - set(record.seals)):
+        yield f"{path} does not carry {seal_path}"
 
 
 def _required_seals(record: JobRecord, results: Results) -> set[str]:

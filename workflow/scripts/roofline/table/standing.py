@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from roofline.core.grouping import group_by
 from roofline.core.repeatability import relative_spread
 from roofline.core.statistics import median
 from roofline.records.cards import CardRun, card_id, comparable_values
@@ -82,8 +83,5 @@ def find_spreads(ceiling: str, value: float, known: KnownRuns) -> Spreads:
 
 
 def _values_by_card(ceiling: str, runs: Iterable[CardRun]) -> dict[str, list[float]]:
-    values_by_card: dict[str, list[float]] = {}
-    for run in runs:
-        if ceiling in run.values:
-            values_by_card.setdefault(run.card_id, []).append(run.values[ceiling])
-    return values_by_card
+    runs_by_card = group_by((run for run in runs if ceiling in run.values), lambda run: run.card_id)
+    return {card: [run.values[ceiling] for run in of_card] for card, of_card in runs_by_card.items()}

@@ -19,7 +19,7 @@ def check_dtypes(evidence: Evidence) -> Outcome:
     """Check how many dtypes have a burst near the datasheet's peak."""
     near_dtypes = [name for name, share in datasheet_shares(evidence).items() if is_near(share)]
     disturbed = {row.name for row in evidence.of_device(evidence.table.ceilings) if row.doubt in DISTURBED}
-    requested = [name for name in PRODUCT_DTYPES if name in (evidence.dtypes or PRODUCT_DTYPES)]
+    requested = [name for name in PRODUCT_DTYPES if name in (evidence.request.dtypes or PRODUCT_DTYPES)]
     possible = [name for name in requested if name in evidence.device.datasheet.peaks and name not in disturbed]
     if len(near_dtypes) < ENOUGH_DTYPES and len(possible) < ENOUGH_DTYPES:
         return Outcome("not_applicable", f"{len(possible)} were asked for, have a known peak and were not disturbed")
@@ -34,8 +34,8 @@ def check_swept(evidence: Evidence) -> Outcome | None:
         axis = about.axis
         if not axis or not axis.at_least:
             continue
-        requested = {shape[axis.key] for shape in evidence.shapes.get(about.name, [])}
-        if about.name in evidence.shapes and len(requested) < axis.at_least:
+        requested = {shape[axis.key] for shape in evidence.request.shapes.get(about.name, [])}
+        if about.name in evidence.request.shapes and len(requested) < axis.at_least:
             asked = f"fewer than {axis.at_least} values of {axis.symbol} were asked for"
             return Outcome("not_applicable", f"{about.title}: {asked}")
         cells = [cell for cell in evidence.of_device(evidence.table.operators) if cell.operator == about.name]

@@ -7,7 +7,7 @@ from roofline.core.levels import HOST_LINK
 from roofline.core.statistics import median
 from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
-from roofline.table.checks.judge import Evidence, Outcome, Result, register_check
+from roofline.table.checks.judge import Evidence, Outcome, register_check
 
 # The share of the host link's rate that copies from and to pinned memory must reach. Azure's node checks (AzNHC) ask
 # for 21 GB/s of 31.5 (generation 4) and 48 of 63 (generation 5); this is the lower of the two shares.
@@ -64,8 +64,7 @@ def check_repairs(evidence: Evidence) -> Outcome:
         return Outcome("not_applicable", "NVML reports neither remapped rows nor retired pages")
     worst = max(counts, key=lambda key: counts[key] / limits[key])
     words = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    result: Result = "fail" if counts[worst] > limits[worst] else "pass"
-    return Outcome(result, words, counts[worst], limits[worst])
+    return Outcome("fail" if counts[worst] > limits[worst] else "pass", words, counts[worst], limits[worst])
 
 
 @register_check(POWER_LIMIT, action=ASK_PROVIDER)
@@ -147,7 +146,6 @@ def check_holds(evidence: Evidence) -> Outcome | None:
     words = f"{dtype} changed by {percent(drift)} in {slowed.duration_s:.0f} s"
     words += f", at most {hottest:.0f} degrees Celsius" if hottest is not None else ""
     is_hot = limit and hottest is not None and hottest > limit - MARGIN_C
-    result: Result = "note" if is_hot else "pass"
     if -drift > MOST_RATE_LOSS:
-        result = "fail"
-    return Outcome(result, words, max(0, -drift), MOST_RATE_LOSS)
+        return Outcome("fail", words, -drift, MOST_RATE_LOSS)
+    return Outcome("note" if is_hot else "pass", words, max(0, -drift), MOST_RATE_LOSS)

@@ -1,7 +1,7 @@
 """The consistency of figures with each other: roofs, seals, counters, and a CPU's ceilings."""
 
 from roofline.core.formatting import percent
-from roofline.core.terms import DEVICE_TRAITS
+from roofline.core.terms import DEVICE_TRAITS, shorten_lines
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 from roofline.table.rows import USERS, Ceiling, Counted
 
@@ -96,7 +96,4 @@ def check_agree(evidence: Evidence) -> Outcome | None:
 
 def _join_first(lines: list[str]) -> str:
     """The first MOST_SHOWN lines and the number of the rest, joined by semicolons."""
-    shown = lines[:MOST_SHOWN]
-    if len(lines) > MOST_SHOWN:
-        shown.append(f"and {len(lines) - MOST_SHOWN} more")
-    return "; ".join(shown)
+    return "; ".join(shorten_lines(lines, MOST_SHOWN))

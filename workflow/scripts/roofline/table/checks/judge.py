@@ -1,19 +1,16 @@
 """The registry of checks: a check is a function of the evidence on one device, with the action if it fails."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from roofline.core.terms import DEVICE_TRAITS
 from roofline.records.calibration_record import CalibrationRecord
 from roofline.records.device_record import DeviceRecord
 from roofline.records.operator_record import JobRecord
-from roofline.table.rows import Ceiling, CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
-from roofline.table.run_records import Results
-
-if TYPE_CHECKING:
-    from roofline.table.load import Request
+from roofline.table.rows import CheckResult, ComputeCeiling, MemoryCeiling, Result, Roofline, RowOfDevice
+from roofline.table.run_records import Request, Results
 
 MACHINE_MODULES = ("surroundings", "card", "ceilings")  # whose checks need no operators
 MODULES = (*MACHINE_MODULES, "consistency", "acceptance")  # in the order of their rows
@@ -30,23 +27,18 @@ class Evidence:
     device: DeviceRecord
     table: Roofline
     records: Mapping[str, JobRecord | CalibrationRecord] = field(default_factory=dict)  # by path
-    dtypes: Sequence[str] = ()  # requested; empty if not known
-    shapes: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # requested, by operator
+    request: Request = field(default_factory=Request)
     profiled: bool = False  # whether counters were requested
 
     @property
     def compute_ceilings(self) -> list[ComputeCeiling]:
         """The compute ceilings of the device that were not disturbed."""
-        return [row for row in self._ceilings if row.kind == "compute"]
+        return [row for row in self.table.compute_ceilings(self.device.device) if row.doubt not in DISTURBED]
 
     @property
     def memory_ceilings(self) -> list[MemoryCeiling]:
         """The memory ceilings of the device that were not disturbed."""
-        return [row for row in self._ceilings if row.kind == "memory"]
-
-    @property
-    def _ceilings(self) -> list[Ceiling]:
-        return [row for row in self.of_device(self.table.ceilings) if row.doubt not in DISTURBED]
+        return [row for row in self.table.memory_ceilings(self.device.device) if row.doubt not in DISTURBED]
 
     def of_device(self, rows: Sequence[RowT]) -> list[RowT]:
         """Return the rows of the table that are of this device."""
@@ -81,9 +73,8 @@ def register_check(
 
     def register(function: CheckFunction) -> CheckFunction:
         def run_check(evidence: Evidence) -> CheckResult | None:
-            if not of_cpus and not DEVICE_TRAITS[evidence.device.device_kind].accelerator:
-                return None
-            outcome = function(evidence)
+            applies = of_cpus or DEVICE_TRAITS[evidence.device.device_kind].accelerator
+            outcome = function(evidence) if applies else None
             if outcome is None:
                 return None
             verdict = outcome._asdict() | {"doubts_figures": doubts_figures and outcome.doubts_figures}
@@ -108,11 +99,9 @@ def run_checks(evidence: Evidence, modules: Sequence[str] = MODULES) -> list[Che
     return [result for result in results if result]
 
 
-def check_run(table: Roofline, results: Results, request: "Request") -> list[CheckResult]:
-    """Return the results of all checks of a run, device by device."""
-    rows: list[CheckResult] = []
+def check_run(table: Roofline, results: Results, request: Request) -> Iterator[CheckResult]:
+    """Yield the results of all checks of a run, device by device."""
     for name, device in results.devices.items():
         records = {path: record for path, record in results.timed_records() if record.device == name}
-        evidence = Evidence(device, table, records, request.dtypes, request.shapes, profiled=bool(results.profilers))
-        rows += run_checks(evidence)
-    return rows
+        evidence = Evidence(device, table, records, request, profiled=bool(results.profilers))
+        yield from run_checks(evidence)
