@@ -219,8 +219,11 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     apart = [gpu[0] > cpu[1] for gpu, cpu in intervals if gpu and cpu]
     beyond = f", beyond both intervals in {sum(apart)} of the {len(apart)} that have them" if apart else ""
     most = percent(max(share for share, _ in longer))
-    above = f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, by at most {most}{beyond}"
-    return f"{above}; the two are of different blocks, and why is not explained."
+    in_graphs = sum(cell.graph for _, cell in longer)
+    above = (
+        f"{len(longer)} of {len(pairs)} GPU times exceed the CPU time that contains them, {in_graphs} of them in graphs"
+    )
+    return f"{above}, by at most {most}{beyond}; the two are of different blocks, and why is not explained."
 
 
 def describe_libraries(roofline: Roofline, device: str) -> str:
