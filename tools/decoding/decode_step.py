@@ -23,6 +23,9 @@ LARGEST_CONTEXT = 10**7  # tokens: no model has more
 MOST_CACHED = 1 << 15  # tokens of all sequences that a check attends to; of more, every n-th sequence is compared
 MOST_COMPARED = 1 << 25  # weights of the head that a check multiplies in float64; of more, every n-th row
 CACHE_SEED_OFFSET = 10_000  # above the seeds of weights
+# With keys and values in FP8. A number of the newest token between two of FP8 may be rounded to the other one: in the
+# reference alone, a rounding of its inputs to bf16 moved a layer of 60 seeds by up to 1.9e-2, without FP8 by 0.4e-2.
+FP8_TOLERANCES = {"fp16": 1e-2, "bf16": 2e-2}
 Batch = Annotated[api.Whole, Field(le=products.MOST_ROWS)]
 Context = Annotated[api.Whole, Field(le=LARGEST_CONTEXT)]  # the new token included
 
@@ -156,13 +159,17 @@ class DecodeStep(api.Operator):
         if not numpy.isfinite(logits).all():  # maybe of those that are not compared
             compared = compared + numpy.nan
         error = self._require_close(chain, "the head", compared, expected)
-        tolerance = self.tolerance[chain.case.dtype]
+        tolerance = self.tolerance_of(chain.case)
         return api.Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
+
+    def tolerance_of(self, case: api.Case) -> float:
+        """Return the largest relative error that is allowed."""
+        return (FP8_TOLERANCES if case.params["kv_dtype"] == attention.FP8 else self.tolerance)[case.dtype]
 
     def _require_close(self, chain: Chain, result_name: str, result: numpy.ndarray, expected: numpy.ndarray) -> float:
         """Return the relative error. Raises ArithmeticError if it is above the tolerance."""
         error = api.relative_error(result, expected)
-        api.require_close(f"{self.name}, {chain.case}: {result_name}", error, self.tolerance[chain.case.dtype])
+        api.require_close(f"{self.name}, {chain.case}: {result_name}", error, self.tolerance_of(chain.case))
         return error
 
 

@@ -97,7 +97,7 @@ class SplitStep(DecodeStep):
             expected.append(normalised @ _to_float64(card, card.weights["head"][::stride]).T)
         compared = [part[:, ::stride] for part in numpy.split(logits[0], SPLIT_CARDS, axis=1)]
         error = self._require_close(chain, "the head", numpy.hstack(compared), numpy.hstack(expected))
-        tolerance = self.tolerance[chain.case.dtype]
+        tolerance = self.tolerance_of(chain.case)
         return api.Check(compared="the head, against float64", relative_error=error, tolerance=tolerance)
 
     def _join_on_one_card(self, chain: SplitChain) -> Chain | None:

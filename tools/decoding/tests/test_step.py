@@ -218,9 +218,6 @@ SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "max_
 # Products of queries, keys and values with more tiles than an H200 has multiprocessors: blocks take two in turn.
 MANY_HEADS = {"num_attention_heads": 64, "num_key_value_heads": 8}
 FIRST, TOKENS = 33, 8
-# A number of the newest token between two of FP8 may be rounded to the other one. In the reference alone products that
-# were 3e-4 off, as in fp16, moved these logits by up to 8e-3, products that were 2.4e-3 off by 1.5e-2.
-FP8_TOLERANCES = {"fp16": 1e-2, "bf16": 2e-2}
 
 
 @pytest.mark.gpu
@@ -249,7 +246,7 @@ def test_steps_one_after_another_agree_with_float64(kind, batch, dtype, kv_dtype
         known = {name: (inputs[name], stored[name]) for name in inputs if name != "tokens"}
         got = device.to_host(chain.logits).astype("float64")
         error = numpy.linalg.norm(got - expected) / numpy.linalg.norm(expected)
-        assert error <= (FP8_TOLERANCES if kv_dtype else OPERATOR.tolerance)[dtype], context
+        assert error <= OPERATOR.tolerance_of(case), context
 
 
 @pytest.mark.slow
