@@ -10,7 +10,6 @@ from factories import write_seals
 from fake_gpu import random_numbers, real_gpu, skip_unless_supported
 
 from roofline.core.dtypes import array_dtype, relative_error
-from roofline.core.statistics import median
 from roofline.core.units import MIB
 from roofline.devices.datasheets import COMPUTE_CEILINGS
 from roofline.devices.discovery import describe_device, open_device
@@ -77,7 +76,7 @@ def test_every_multiply_add_kernel_is_right_and_within_what_the_clock_allows(dev
     for workload in device.candidate_fma_workloads(ceiling, seed=1):
         check = workload.run_and_check()
         assert 0 <= check.relative_error <= check.tolerance
-        seconds = median(device.time_steps(workload.step, 5))
+        seconds = statistics.median(device.time_steps(workload.step, 5))
         assert 1e-4 < seconds < 1e-2
         if peak and peak.operations_per_clock_per_multiprocessor:
             per_clock = workload.flops / seconds / device.multiprocessors / (workload.clock_mhz() * 1e6)

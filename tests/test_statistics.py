@@ -2,8 +2,8 @@
 
 import itertools
 import math
-import statistics as standard
 from fractions import Fraction
+from statistics import median
 
 import numpy
 import pytest
@@ -58,16 +58,14 @@ def test_without_memory_the_ranks_are_those_of_exact_binomial_sums(count):
 
 
 @given(SAMPLES)
-def test_the_median_and_its_interval_which_memory_only_widens(samples):
-    before = list(samples)
-    assert statistics.median(samples) == standard.median(samples) and samples == before
+def test_the_interval_of_the_median_which_memory_only_widens(samples):
     ordered, rank = sorted(samples), exact_rank(len(samples), "0.95")
     if interval := statistics.median_interval(samples):
-        assert interval[0] <= statistics.median(samples) <= interval[1] and set(interval) <= set(samples)
+        assert interval[0] <= median(samples) <= interval[1] and set(interval) <= set(samples)
         assert interval[0] <= ordered[rank - 1] and interval[1] >= ordered[len(samples) - rank]
     assert 0 <= statistics.effective_count(samples) <= len(samples)
     with pytest.raises(ValueError):
-        statistics.median([])
+        statistics.effective_count([])
 
 
 @pytest.mark.parametrize("coefficient", [0, 0.5, 0.9])
@@ -98,9 +96,7 @@ def test_stopping_early_keeps_the_promise(coefficient, noise, at_least):
     assert sum(low <= 1 <= high for low, high in intervals) / len(intervals) >= at_least
     early = [number for number, samples in enumerate(stopped) if len(samples) < 2000]
     assert len(early) > 400
-    assert all(
-        intervals[number][1] - intervals[number][0] <= 0.01 * statistics.median(stopped[number]) for number in early
-    )
+    assert all(intervals[number][1] - intervals[number][0] <= 0.01 * median(stopped[number]) for number in early)
 
 
 def test_precise_is_a_narrow_interval_of_enough_samples():

@@ -4,8 +4,8 @@ For each line that it then reads it multiplies fp16 matrices for three seconds, 
 """
 
 import sys
+from statistics import median
 
-from roofline.core.statistics import median
 from roofline.devices import discovery
 from roofline.devices.base import is_gpu
 from roofline.measure.sustained import LoadedWork, measure_sustained_once

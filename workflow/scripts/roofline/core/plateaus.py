@@ -3,9 +3,9 @@
 import itertools
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
-from roofline.core.statistics import median
 from roofline.core.terms import KNEE_SHARE
 
 SweepPoints = Sequence[tuple[float, float]]  # (bytes of the working set, GB/s), by increasing size

@@ -1,10 +1,11 @@
-"""Medians, their intervals, and when enough was sampled: pure functions of lists of samples in the order of time.
+"""Intervals of medians, and when enough was sampled: pure functions of lists of samples in the order of time.
 
 Nothing here needs NumPy: scripts use it before NumPy is loaded.
 """
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 FEWEST_SAMPLES = 7  # a figure from fewer samples is marked, and nothing is concluded from it
 # To stop sampling takes more than to report (see `is_precise`): both figures are from simulation.
@@ -19,15 +20,6 @@ STUDENT_T_975 += (2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
 def is_too_few(samples: int | None) -> bool:
     """Return whether a figure has too few samples to conclude anything from it; False for an unknown number."""
     return samples is not None and samples < FEWEST_SAMPLES
-
-
-def median(samples: Sequence[float]) -> float:
-    """Return the middle sample, or the mean of the two middle ones. Raises ValueError without samples."""
-    if not samples:
-        raise ValueError("the median of no samples")
-    ordered = sorted(samples)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def decile_ratio(samples: Sequence[float]) -> float | None:

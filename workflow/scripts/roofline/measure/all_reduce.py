@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from statistics import median
 
-from roofline.core.statistics import median
 from roofline.core.terms import Array
 from roofline.core.units import KIB
 from roofline.devices.gpu.all_reduce_pair import (

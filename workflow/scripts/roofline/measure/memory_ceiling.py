@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
+from statistics import median
 
 from roofline.core.levels import CACHE_OR_MEMORY, HOST_LINK, MAIN_MEMORY, MEMORY_PLATEAU
 from roofline.core.plateaus import SweepLevel, find_levels, match_capacity, spans
-from roofline.core.statistics import median
 from roofline.devices.base import BandwidthBenchmark, Device, GpuPair, Step, SweepBenchmark, is_gpu
 from roofline.measure import search
 from roofline.measure.protocol import TimingBudget, scale_to_application, time_caller, time_device, time_until_precise

@@ -1,11 +1,11 @@
 """Rows of all-reduces: ours next to NCCL's, the bound of the link and the sealed prediction."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 
 from roofline.core.all_reduce_model import bound_time_s
 from roofline.core.grouping import group_by
 from roofline.core.repeatability import Doubt, find_doubt
-from roofline.core.statistics import median
 from roofline.records.all_reduce_record import (
     AllReducePredictionRecord,
     AllReduceRecord,

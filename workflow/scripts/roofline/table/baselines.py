@@ -5,12 +5,11 @@ A known run is one of reference/cards, of like measuring method and effort; `ear
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from roofline.core.formatting import count_words, join_words
 from roofline.core.grouping import group_by
-from roofline.core.statistics import median
 from roofline.records.cards import CardRun, OtherModel
 from roofline.records.seal_records import CellPrediction
 from roofline.table.quantities import cell_key

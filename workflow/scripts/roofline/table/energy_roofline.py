@@ -4,6 +4,7 @@ Choi, Bedard, Fowler and Vuduc: A roofline model of energy, IPDPS 2013.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy
@@ -12,7 +13,7 @@ from roofline.core.disturbance import throttle_reasons_text
 from roofline.core.formatting import number
 from roofline.core.grouping import group_by
 from roofline.core.repeatability import relative_spread
-from roofline.core.statistics import median, student_t_half_width
+from roofline.core.statistics import student_t_half_width
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.records.energy_record import EnergyPoint, PowerPoint
 from roofline.table.rows import ComputeCeiling, EnergyFit

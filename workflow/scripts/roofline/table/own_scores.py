@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from statistics import median
 
 from roofline.core.cell_prediction import is_within_factor
 from roofline.core.grouping import group_by
-from roofline.core.statistics import median
 from roofline.records.base import shared_fields
 from roofline.records.operator_record import OwnPrediction, SealedOwnPrediction
 from roofline.records.seal_records import CellPrediction

@@ -5,10 +5,10 @@ The baseline is the promised roof and one start-up time for each kind of impleme
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from statistics import median
 
 from roofline.core.cell_prediction import CLOSE_WITHIN_FACTOR, CellCosts, is_within_factor, predict_cell
 from roofline.core.roofline_model import roofline_time
-from roofline.core.statistics import median
 from roofline.records.base import shared_fields
 from roofline.records.operator_record import Measurement
 from roofline.records.seal_records import CellPrediction, CostTerms, PredictionRecord

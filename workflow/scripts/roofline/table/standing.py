@@ -1,11 +1,11 @@
 """A ceiling among known cards of its model (reference/cards), each by the median of its runs: rank and spreads."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from roofline.core.grouping import group_by
 from roofline.core.repeatability import relative_spread
-from roofline.core.statistics import median
 from roofline.records.cards import CardRun, card_id, comparable_values
 from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Spreads, Standing

@@ -1,10 +1,10 @@
 """The card itself: its memory, power limit, links and cooling."""
 
 import math
+from statistics import median
 
 from roofline.core.formatting import count_words, number, percent
 from roofline.core.levels import HOST_LINK
-from roofline.core.statistics import median
 from roofline.core.terms import PEER_KEY_PREFIX
 from roofline.records.bandwidth_record import BandwidthRecord
 from roofline.table.checks.judge import Evidence, Outcome, register_check
