@@ -1,7 +1,7 @@
 """The period of a rate that rises and falls, as a card's does under power control."""
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 LEAST_SWING = 0.002  # of the mean rate: one that varies less has no period
 LEAST_AUTOCORRELATION = 0.3  # of a rate that has one, at a lag of one period
@@ -36,7 +36,5 @@ def _remove_trend(rates: Sequence[float]) -> list[float]:
 
     A slow fall resembles itself too, but is not a cycle.
     """
-    middle, mean = (len(rates) - 1) / 2, fmean(rates)
-    slope = sum((index - middle) * (rate - mean) for index, rate in enumerate(rates))
-    slope /= sum((index - middle) ** 2 for index in range(len(rates)))
-    return [rate - mean - slope * (index - middle) for index, rate in enumerate(rates)]
+    slope, start = linear_regression(range(len(rates)), rates)
+    return [rate - (start + slope * index) for index, rate in enumerate(rates)]

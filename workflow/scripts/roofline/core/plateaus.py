@@ -156,14 +156,12 @@ def _choose_cheapest_row(log_rates: list[float], plateaus: list[_FittedPlateau])
                     price, predecessor = joined, number
         row_prices.append(price + plateau.price)
         predecessors.append(predecessor)
-    if not plateaus:
-        return []
     prices = [
         price + LOOSE_PRICE * (len(log_rates) - 1 - plateau.last)
         for price, plateau in zip(row_prices, plateaus, strict=True)
     ]
     row = []
-    index: int | None = prices.index(min(prices))
+    index = min(range(len(prices)), key=lambda number: prices[number], default=None)
     while index is not None:
         row.append(plateaus[index])
         index = predecessors[index]
