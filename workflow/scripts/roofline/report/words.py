@@ -19,22 +19,7 @@ from roofline.core.formatting import (
 from roofline.core.grouping import group_by
 from roofline.core.levels import main_memory_ceiling
 from roofline.core.units import KIB
-from roofline.table.rows import (
-    AllReduceRow,
-    Ceiling,
-    CellRow,
-    CheckResult,
-    ComputeCeiling,
-    LoadRow,
-    MemoryCeiling,
-    OwnScore,
-    PredictionErrors,
-    Roofline,
-    Score,
-    Spreads,
-    Standing,
-    Tally,
-)
+from roofline.table import rows
 from roofline.table.scores import score_predictions
 
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
@@ -61,26 +46,26 @@ def format_span(
     return f"{high}{unit}" if low == high else f"{low}{between}{high}{unit}"
 
 
-def format_shares(ceiling: ComputeCeiling) -> str:
+def format_shares(ceiling: rows.ComputeCeiling) -> str:
     """Return sustained and burst rate over the datasheet, 69/81 %; empty if the ceiling is doubtful."""
     shares = [ceiling.sustained_fraction_of_datasheet, ceiling.burst_fraction_of_datasheet]
     digits = [percent_digits(share) for share in shares if share]
     return f"{'/'.join(digits)} %" if digits and not ceiling.doubt else ""
 
 
-def format_sustained(ceiling: ComputeCeiling, scale: float = 1) -> str:
+def format_sustained(ceiling: rows.ComputeCeiling, scale: float = 1) -> str:
     """Return the sustained rate with its 95 % interval, 690 ± 0.42 %; empty if it was not measured."""
     if not ceiling.sustained_tflops:
         return ""
     return f"{number(scale * ceiling.sustained_tflops)}{format_interval(ceiling.sustained)}"
 
 
-def format_interval(load: LoadRow | None) -> str:
+def format_interval(load: rows.LoadRow | None) -> str:
     """Return half of the 95 % interval of a load's rate, " ± 0.42 %"; empty if it is not known."""
     return f" ± {percent(load.half_width)}" if load and load.half_width is not None else ""
 
 
-def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
+def format_limits(ceiling: rows.ComputeCeiling | rows.MemoryCeiling) -> str:
     """Return NVML's throttle reasons under load, with what the load lost against the burst: power cap (-16 %); empty if
     there are none."""
     words = throttle_reasons_text(ceiling.throttle_reasons)
@@ -90,7 +75,7 @@ def format_limits(ceiling: ComputeCeiling | MemoryCeiling) -> str:
     return f"{words}, throughout" if ceiling.all_throttled and words else words
 
 
-def describe_standing(roofline: Roofline, device: str) -> str:
+def describe_standing(roofline: rows.Roofline, device: str) -> str:
     """Return the ranks of a device among known cards of its model; empty if there are none.
 
     Of a GEMM under load it is the sustained rate that is ranked. Where fewer cards have GEMMs that are measured as
@@ -110,7 +95,7 @@ def describe_standing(roofline: Roofline, device: str) -> str:
     return f"Other known {roofline.devices[device].name.removeprefix('NVIDIA ')}s, same effort ({counted}): {ranks}."
 
 
-def describe_formula(roofline: Roofline, device: str) -> str:
+def describe_formula(roofline: rows.Roofline, device: str) -> str:
     """Return why a CPU's peaks by formula may be wrong; empty for other devices."""
     row = roofline.devices[device]
     words, compute = [], roofline.compute_ceilings(device)
@@ -127,24 +112,24 @@ class Headline(NamedTuple):
     """The figure by which a ceiling is ranked: its sustained rate if it has one, else its burst or bandwidth."""
 
     name: str  # fp16 sustained, hbm_read
-    standing: Standing | None
-    spreads: Spreads | None
+    standing: rows.Standing | None
+    spreads: rows.Spreads | None
 
 
-def find_headline(ceiling: Ceiling) -> Headline:
+def find_headline(ceiling: rows.Ceiling) -> Headline:
     """Return the figure by which a ceiling is ranked."""
     if ceiling.kind == "compute" and ceiling.sustained_tflops:
         return Headline(f"{ceiling.name} sustained", ceiling.sustained_standing, ceiling.sustained_spreads)
     return Headline(ceiling.name, ceiling.standing, ceiling.spreads)
 
 
-def describe_runs(ceilings: Iterable[Ceiling]) -> str:
+def describe_runs(ceilings: Iterable[rows.Ceiling]) -> str:
     """Return whose runs are compared: runs of this card, or of other cards where it has one run alone."""
     spreads = [found for ceiling in ceilings if (found := find_headline(ceiling).spreads)]
     return f"runs of {next((found.runs_of for found in spreads if found.runs_of), 'this card')}"
 
 
-def describe_loads(roofline: Roofline, device: str) -> str:
+def describe_loads(roofline: rows.Roofline, device: str) -> str:
     """Return for how long GEMMs were under load, and how far they drifted: 3 to 5 s of load (drift up to 0.4 %)."""
     loads = [row.sustained for row in roofline.compute_ceilings(device)]
     seconds = format_span({load.duration_s for load in loads if load})
@@ -153,7 +138,7 @@ def describe_loads(roofline: Roofline, device: str) -> str:
     return f"{seconds} s of load{drifted}"
 
 
-def format_rank(standing: Standing) -> str:
+def format_rank(standing: rows.Standing) -> str:
     """Return the rank of a figure among known cards, 3rd–5th of 12, median 776 (763–803).
 
     The place is left out where few other cards are known, or where it could be that of more than half of them.
@@ -170,13 +155,13 @@ def _ordinal(place: int) -> str:
     return f"{place}{suffix}"
 
 
-def format_picojoules(ceiling: ComputeCeiling | MemoryCeiling) -> str:
+def format_picojoules(ceiling: rows.ComputeCeiling | rows.MemoryCeiling) -> str:
     """Return the pJ per FLOP or byte under sustained load, idle power included; empty if unknown."""
     joules = ceiling.energy and (ceiling.energy.joules_per_flop or ceiling.energy.joules_per_byte)
     return picojoules(joules) if joules else ""
 
 
-def describe_energy(roofline: Roofline, device: str) -> str:
+def describe_energy(roofline: rows.Roofline, device: str) -> str:
     """Return what the figures of energy include, and why some are missing; empty without sustained load."""
     energies = [(row.name, row.energy) for row in roofline.ceilings if row.device == device and row.energy]
     measured = [energy for _, energy in energies if not energy.reason]
@@ -194,7 +179,7 @@ def describe_energy(roofline: Roofline, device: str) -> str:
     return f"Energy: {'; '.join(words)}." if words else ""
 
 
-def describe_limit(cell: CellRow) -> str:
+def describe_limit(cell: rows.CellRow) -> str:
     """Return what sets a cell's time: memory: hbm; mixed: 48 % at the rate of hbm, 31 % not explained; - if unknown."""
     if not cell.regime:
         return "-"
@@ -208,7 +193,7 @@ def describe_limit(cell: CellRow) -> str:
     return f"{cell.shown_regime}: {named}"
 
 
-def describe_longer_gpu_times(roofline: Roofline) -> str:
+def describe_longer_gpu_times(roofline: rows.Roofline) -> str:
     """Return how many GPU times are above the CPU times that contain them, and why; empty if none is."""
     timed = [(cell.gpu_time_s, cell.cpu_time_s, cell) for cell in roofline.operators if not cell.doubt]
     pairs = [(gpu_s, cpu_s, cell) for gpu_s, cpu_s, cell in timed if gpu_s and cpu_s]
@@ -226,7 +211,7 @@ def describe_longer_gpu_times(roofline: Roofline) -> str:
     return f"{above}, by at most {most}{beyond}; the two are of different blocks, and why is not explained."
 
 
-def describe_libraries(roofline: Roofline, device: str) -> str:
+def describe_libraries(roofline: rows.Roofline, device: str) -> str:
     """Return whose products the compute ceilings of a GPU are; empty without GEMMs.
 
     GEMM ceilings of gpu0 by cuBLASLt. GEMM ceilings of gpu0 fp64 and fp32 by cuBLASLt; fp16 by tensor_matmul (787
@@ -236,10 +221,10 @@ def describe_libraries(roofline: Roofline, device: str) -> str:
     of_gpu = [row for row in gemms if row.compute_unit != "cpu"]  # a CPU has NumPy's alone
     by_library = group_by(of_gpu, lambda row: row.product.library)
     parts = []
-    for library, rows in by_library.items():
-        names = f"{join_words(row.name for row in rows)} " if len(by_library) > 1 else ""
-        others = [number(row.library_tflops) for row in rows if row.library_tflops not in (None, row.burst_tflops)]
-        reached = f" ({join_words(others)} TFLOPS by the vendor's library)" if others else ""
+    for library, ceilings in by_library.items():
+        names = f"{join_words(row.name for row in ceilings)} " if len(by_library) > 1 else ""
+        others = [row.library_tflops for row in ceilings if row.library_tflops not in (None, row.burst_tflops)]
+        reached = f" ({join_words(map(number, others))} TFLOPS by the vendor's library)" if others else ""
         parts.append(f"{names}by {library}{reached}")
     return f"GEMM ceilings of {device} {'; '.join(parts)}." if parts else ""
 
@@ -249,14 +234,14 @@ def format_rate(gb_per_s: float) -> str:
     return f"{number(gb_per_s / 1e3)} TB/s" if gb_per_s >= 1e3 else f"{number(gb_per_s)} GB/s"
 
 
-def format_bandwidth(ceiling: MemoryCeiling) -> str:
+def format_bandwidth(ceiling: rows.MemoryCeiling) -> str:
     """Return GB/s and, where it may be relied on, the share of the datasheet: 4692 (98 %)."""
     share = ceiling.fraction_of_datasheet
     words = f" ({percent(share)})" if share and not ceiling.doubt else ""
     return f"{mark_doubtful(number(ceiling.gb_per_s), ceiling.doubt)}{words}"
 
 
-def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
+def describe_all_reduces(roofline: rows.Roofline, device: str) -> list[str]:
     """Return two lines for each pair whose record is the device's: times next to NCCL's, then what was predicted."""
     lines = []
     for row in roofline.all_reduces:
@@ -277,7 +262,7 @@ def describe_all_reduces(roofline: Roofline, device: str) -> list[str]:
     return lines
 
 
-def _describe_all_reduce_details(row: AllReduceRow) -> str:
+def _describe_all_reduce_details(row: rows.AllReduceRow) -> str:
     """What was predicted, how long an all-reduce after a product takes, and why NCCL is missing."""
     parts = []
     if row.median_sealed_error is not None:
@@ -308,14 +293,14 @@ def format_times(predicted_s: float, measured_s: float) -> str:
     return f"{value}/{measured}" if measured.endswith(f" {unit}") else f"{predicted}/{measured}"
 
 
-def describe_score(score: Score) -> str:
+def describe_score(score: rows.Score) -> str:
     """Return how near predictions came to measured times, next to those of the baseline."""
     words = f"median error {_describe_tally(score)} within 1.25x"
     baseline = score.baseline_tally
     return f"{words} (baseline: {_describe_tally(baseline)})" if baseline else words
 
 
-def describe_drawn(roofline: Roofline, device: str) -> str:
+def describe_drawn(roofline: rows.Roofline, device: str) -> str:
     """Return how near the predictions of a device's drawn shapes came; empty where none were measured.
 
     On 22 cells of 6 shapes drawn after sealing: median error 9 %, 20 of 22 within 1.25x (...).
@@ -328,12 +313,12 @@ def describe_drawn(roofline: Roofline, device: str) -> str:
     return f"On {count_words(len(shapes), 'shape')} drawn after sealing: {describe_score(score)}"
 
 
-def _describe_tally(tally: Tally) -> str:
+def _describe_tally(tally: rows.Tally) -> str:
     assert tally.median_cpu_time_error is not None  # a tally of no cell is not described
     return f"{percent(tally.median_cpu_time_error)}, {tally.times_close} of {tally.cell_count}"
 
 
-def describe_own_score(score: OwnScore) -> str:
+def describe_own_score(score: rows.OwnScore) -> str:
     """Return in how many cells the user was right, each next to the model for the same cells."""
     own, model = score.own, score.model
     parts = [
@@ -357,7 +342,7 @@ def format_cell_figures(regime: str | None, level: str | None, cpu_time_s: float
     return ", ".join(words) or "-"
 
 
-def format_prediction_errors(errors: PredictionErrors | None) -> str:
+def format_prediction_errors(errors: rows.PredictionErrors | None) -> str:
     """Return the verdict on a regime, and the errors of a time and a share: regime right, time +20 %, share -17 %."""
     if errors is None:
         return "-"
@@ -367,12 +352,12 @@ def format_prediction_errors(errors: PredictionErrors | None) -> str:
     return ", ".join(words) or NOT_COMPARED
 
 
-def format_failures(failed: Iterable[CheckResult]) -> list[str]:
+def format_failures(failed: Iterable[rows.CheckResult]) -> list[str]:
     """Return a line for each failed check, as pictures and commands show it."""
     return [f"FAIL, {check.device}: {check.reason}" for check in failed]
 
 
-def describe_skipped(roofline: Roofline, device: str) -> list[str]:
+def describe_skipped(roofline: rows.Roofline, device: str) -> list[str]:
     """Return what the run asked for and a device lacks, a line for each reason."""
     reasons = []
     for row in roofline.skipped:

@@ -56,10 +56,8 @@ def check_checkpoint(path: Path | str, preset: Preset) -> str:
     return _detect_naming(path, _read_header(path)[1], preset)[1]
 
 
-def load_layer(
-    path: Path | str, preset: Preset, batch: int, *, layer: int = 0, seed: int = 0
-) -> tuple[dict[str, Array], Array, str, str]:
-    """Return (projections of one layer, hidden states, naming, source of the hidden states), all arrays in fp32.
+def load_layer(path: Path | str, preset: Preset, batch: int, seed: int = 0) -> tuple[dict[str, Array], Array, str, str]:
+    """Return (projections of layer 0, hidden states, naming, source of the hidden states), all arrays in fp32.
 
     The projections are `query` and `output`, [in, out], and their biases. The hidden states [batch, hidden] are one
     token's per sequence: token plus position embeddings after the layer's first normalisation where the file has
@@ -70,7 +68,7 @@ def load_layer(
     shapes = _read_header(path)[1]
     prefix, naming = _detect_naming(path, shapes, preset)
     size = preset.hidden_size
-    names = (f"h.{layer}.attn.c_attn.weight", *_expected_shapes(layer, size, preset.projected_size))
+    names = ("h.0.attn.c_attn.weight", *_expected_shapes(size, preset.projected_size))
     stored = _read_tensors(path, [prefix + name for name in names if prefix + name in shapes])
     tensors = {name.removeprefix(prefix): values.astype(numpy.float32) for name, values in stored.items()}
     for name, values in tensors.items():
@@ -78,11 +76,11 @@ def load_layer(
             raise UserError(f"model.checkpoint {path}: {name} holds NaN or infinity")
 
     def stored_matrix(name: str) -> Array:
-        weight = tensors[f"h.{layer}.attn.{name}.weight"]
+        weight = tensors[f"h.0.attn.{name}.weight"]
         return weight if naming == "gpt2" else weight.T
 
     def stored_bias(name: str) -> Array:
-        return tensors.get(f"h.{layer}.attn.{name}.bias", numpy.zeros(size, numpy.float32))[:size]
+        return tensors.get(f"h.0.attn.{name}.bias", numpy.zeros(size, numpy.float32))[:size]
 
     weights = {
         "query": numpy.ascontiguousarray(stored_matrix("c_attn")[:, :size]),
@@ -90,7 +88,7 @@ def load_layer(
         "output": numpy.ascontiguousarray(stored_matrix("c_proj")),
         "output_bias": stored_bias("c_proj"),
     }
-    hidden, source = _make_hidden_states(tensors, layer, size, batch, seed)
+    hidden, source = _make_hidden_states(tensors, size, batch, seed)
     return weights, hidden, naming, source
 
 
@@ -191,16 +189,16 @@ def _read_tensors(path: Path | str, names: Collection[str]) -> dict[str, Array]:
             return {name: file.get_tensor(name) for name in names}
 
 
-def _expected_shapes(layer: int, size: int, projected: int) -> dict[str, list[int | None]]:
-    """Return the tensors that are read besides the layer's c_attn.weight, with their shapes; None allows any length."""
+def _expected_shapes(size: int, projected: int) -> dict[str, list[int | None]]:
+    """Return the tensors that are read besides layer 0's c_attn.weight, with their shapes; None allows any length."""
     return {
         "wte.weight": [None, size],
         "wpe.weight": [None, size],
-        f"h.{layer}.ln_1.weight": [size],
-        f"h.{layer}.ln_1.bias": [size],
-        f"h.{layer}.attn.c_attn.bias": [projected],
-        f"h.{layer}.attn.c_proj.weight": [size, size],
-        f"h.{layer}.attn.c_proj.bias": [size],
+        "h.0.ln_1.weight": [size],
+        "h.0.ln_1.bias": [size],
+        "h.0.attn.c_attn.bias": [projected],
+        "h.0.attn.c_proj.weight": [size, size],
+        "h.0.attn.c_proj.bias": [size],
     }
 
 
@@ -226,7 +224,7 @@ def _detect_naming(path: Path | str, shapes: dict[str, list[int]], preset: Prese
         raise UserError(f"model.checkpoint {path}: {layers} layers, the preset has {preset.layers}")
     if prefix + "h.0.attn.c_proj.weight" not in shapes:
         raise UserError(f"model.checkpoint {path}: no h.0.attn.c_proj.weight in it")
-    for name, shape in _expected_shapes(0, size, preset.projected_size).items():
+    for name, shape in _expected_shapes(size, preset.projected_size).items():
         found_shape = shapes.get(prefix + name)
         if found_shape is not None and not _is_allowed_shape(found_shape, shape):
             allowed = str(shape).replace("None", "any")
@@ -242,7 +240,7 @@ def _is_allowed_shape(stored: list[int], expected: list[int | None]) -> bool:
     return all(length != 0 and allowed in (None, length) for length, allowed in lengths)
 
 
-def _make_hidden_states(tensors: dict[str, Array], layer: int, size: int, batch: int, seed: int) -> tuple[Array, str]:
+def _make_hidden_states(tensors: dict[str, Array], size: int, batch: int, seed: int) -> tuple[Array, str]:
     """Return hidden states [batch, size] in fp32, and a few words on where they are from."""
     import numpy
 
@@ -253,6 +251,6 @@ def _make_hidden_states(tensors: dict[str, Array], layer: int, size: int, batch:
     states = tokens[random.integers(len(tokens), size=batch)] + positions[random.integers(len(positions))]
     states -= states.mean(axis=1, keepdims=True)
     states /= numpy.sqrt(states.var(axis=1, keepdims=True) + 1e-5)
-    scale = tensors.get(f"h.{layer}.ln_1.weight", numpy.ones(size, numpy.float32))
-    shift = tensors.get(f"h.{layer}.ln_1.bias", numpy.zeros(size, numpy.float32))
+    scale = tensors.get("h.0.ln_1.weight", numpy.ones(size, numpy.float32))
+    shift = tensors.get("h.0.ln_1.bias", numpy.zeros(size, numpy.float32))
     return states * scale + shift, "token and position embeddings, normalised"
