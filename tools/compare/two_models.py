@@ -30,12 +30,7 @@ def select_best(figures: Sequence[ComparedQuantity]) -> list[ComparedQuantity]:
 
 
 def format_table(figures: Sequence[ComparedQuantity]) -> str:
-    """Return these figures as a table, and how the best cells are chosen."""
-    return f"{MarkdownTable(COLUMNS, list_rows(figures))}\n\n{BEST}"
-
-
-def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:
-    """Return a row for each of these figures; the ratio of a time is inverted."""
+    """Return these figures as a table, and how the best cells are chosen; the ratio of a time is inverted."""
     rows = []
     for figure in select_best(figures):
         faster, ends = figure.ratio, figure.ci95
@@ -44,7 +39,7 @@ def list_rows(figures: Sequence[ComparedQuantity]) -> list[list[str]]:
         interval = f"{number(ends[0])} to {number(ends[1])}" if ends and ends[1] < 100 else "not known"
         values = [f"{number(value)} {figure.unit}" for value in (figure.a[0], figure.b[0])]
         rows.append([figure.name, *values, number(faster), interval])
-    return rows
+    return f"{MarkdownTable(COLUMNS, rows)}\n\n{BEST}"
 
 
 @style.styled()

@@ -41,13 +41,17 @@ class CardLink:
     all_reduces: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
 
     def all_reduce_s(self, cards: int, size_bytes: int) -> float:
-        """Return the seconds of an all-reduce: as measured for so many cards, between its sizes along a line.
+        """Return the seconds of an all-reduce as measured for so many cards: between its sizes along a line, in
+        proportion above the largest, and below the smallest those of the smallest.
 
         Otherwise the estimate: a start, and the least time of the bytes on the link.
         """
-        if times := self.all_reduces.get(cards):
-            return interpolate(times, size_bytes)
-        return START_S + bound_all_reduce_s(size_bytes, self.gb_per_s, cards)
+        times = self.all_reduces.get(cards)
+        if not times:
+            return START_S + bound_all_reduce_s(size_bytes, self.gb_per_s, cards)
+        sizes = sorted(times)
+        seconds = numpy.interp(size_bytes, sizes, [times[size] for size in sizes])
+        return float(seconds) * max(1.0, size_bytes / sizes[-1])
 
     def gather_s(self, cards: int, size_bytes: int) -> float:
         """Return the estimated seconds until a card has the parts of all others: a start, and what it receives."""
@@ -56,16 +60,6 @@ class CardLink:
     def origin_of(self, cards: int) -> str:
         """Return where the times of all-reduces are from: measured or estimated."""
         return "measured" if cards in self.all_reduces else "estimated"
-
-
-def interpolate(seconds_by_bytes: Mapping[int, float], size_bytes: int) -> float:
-    """Return the seconds of a size from those of others: along a line between two, in proportion above the largest.
-
-    Below the smallest they are those of the smallest.
-    """
-    sizes = sorted(seconds_by_bytes)
-    seconds = numpy.interp(size_bytes, sizes, [seconds_by_bytes[size] for size in sizes])
-    return float(seconds) * max(1.0, size_bytes / sizes[-1])
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,14 @@ class SplitModel:
     @cached_property
     def shard(self) -> Model:
         """The part of one card; all cards hold as much, but the last may have less of the vocabulary."""
-        return _make_shard(self.model, self.cards) if self.cards > 1 else self.model
+        model, cards = self.model, self.cards
+        if cards == 1:
+            return model
+        shards = {layer: _split_layer(model, layer, cards) for layer in set(model.layers)}
+        layers, (table, *other_tables) = tuple(shards[layer] for layer in model.layers), model.tables
+        table = replace(table, outputs=ceil(table.outputs / cards))
+        head = replace(model.head, outputs=ceil(model.head.outputs / cards))
+        return replace(model, layers=layers, tables=(table, *other_tables), head=head)
 
     def exchange_bytes(self, tokens: int, headed: int) -> tuple[int, int, int]:
         """Return the number of all-reduces of a step of `tokens`, the bytes of each, and those of `headed` logits."""
@@ -95,15 +96,6 @@ class SplitModel:
         all_reduces, all_reduce_bytes, gather_bytes = self.exchange_bytes(tokens, headed)
         gather_s = link.gather_s(self.cards, gather_bytes)
         return all_reduces * link.all_reduce_s(self.cards, all_reduce_bytes) + gather_s
-
-
-def _make_shard(model: Model, cards: int) -> Model:
-    layers = {layer: _split_layer(model, layer, cards) for layer in set(model.layers)}
-    table, *other_tables = model.tables
-    head = replace(model.head, outputs=ceil(model.head.outputs / cards))
-    table = replace(table, outputs=ceil(table.outputs / cards))
-    tables = (table, *other_tables)
-    return replace(model, layers=tuple(layers[layer] for layer in model.layers), tables=tables, head=head)
 
 
 def _split_layer(model: Model, layer: ModelLayer, cards: int) -> ModelLayer:

@@ -63,10 +63,8 @@ def rank_figures(figures: Iterable[Figure], runs: Sequence[api.CardRun]) -> list
     ranked = []
     for key, value, unit in figures:
         standing = api.rank_among_cards(key, value, runs)
-        rank_fields = ()
-        if standing and standing.rank:
-            rank_fields = (standing.rank, standing.rank_at_worst, standing.median, standing.lowest, standing.highest)
-        ranked.append(RankedQuantity(key, value, unit, standing.others if standing else 0, *rank_fields))
+        known = standing.model_dump() if standing and standing.rank else {"others": standing.others if standing else 0}
+        ranked.append(RankedQuantity(key, value, unit, **known))
     return ranked
 
 

@@ -104,13 +104,8 @@ def cores_of(wildcards):
 
 
 def level_for(level, wildcards):
-    """Return a level, which may be a function of wildcards."""
-    return level(wildcards) if callable(level) else level
-
-
-def peer_level(operator, wildcards):
-    """Return the level between the GPUs that a job of an operator takes together; "" if it takes one."""
-    return PLAN.peer_level(operator, wildcards.device)
+    """Return a level, which may be a function of the device."""
+    return level(wildcards.device) if callable(level) else level
 
 
 def takes(name, level, wildcards):

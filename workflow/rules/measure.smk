@@ -167,7 +167,6 @@ rule instructions:
     priority: 2
     conda:
         ENVIRONMENT
-    threads: cores_of
     resources:
         **exclusive(),
     params:

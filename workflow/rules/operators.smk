@@ -117,9 +117,9 @@ for OPERATOR in PLAN.timed:
             ENVIRONMENT
         threads: cores_of
         resources:
-            **exclusive(partial(peer_level, OPERATOR)),
+            **exclusive(partial(PLAN.peer_level, OPERATOR)),
         params:
-            identity=partial(identity, partial(peer_level, OPERATOR)),
+            identity=partial(identity, partial(PLAN.peer_level, OPERATOR)),
             operator=OPERATOR,
             operators=PLAN.own_file(OPERATOR),
             settings=lambda wildcards, rule=OPERATOR: PLAN.operator_settings(rule, wildcards.device, wildcards.case),

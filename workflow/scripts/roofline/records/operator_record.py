@@ -46,8 +46,7 @@ class CellRecord(CellKey):
     @property
     def identity(self) -> tuple[Hashable, ...]:
         """A key that no other cell of the device has."""
-        names = (self.operator, self.implementation, self.preset, self.scope, self.dtype, self.cache)
-        return *names, *sorted(self.shape.items())
+        return *self.planned_identity, self.cache
 
 
 class Measurement(CellRecord):
