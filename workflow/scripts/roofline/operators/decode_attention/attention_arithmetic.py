@@ -163,7 +163,5 @@ class DecodeImplementation(Implementation):
         moved = attention_bytes(self.shape, self.dtype, "block")
         copies = 1 if len(self.caches) == 1 else count_rotation_copies(moved, device.last_level_cache_bytes)
         rolled_weights = {name: device.rolled_copies(array, copies - 1) for name, array in first.items()}
-        layers = [first]
-        for index in range(copies - 1):
-            layers.append({name: arrays[index] for name, arrays in rolled_weights.items()})
-        return layers
+        rolled = [{name: arrays[index] for name, arrays in rolled_weights.items()} for index in range(copies - 1)]
+        return [first, *rolled]
