@@ -162,11 +162,10 @@ def describe_own_operator(operator: Any) -> OwnOperatorRecord:
     declared = {name: getattr(operator, name) for name in names if hasattr(operator, name)}
     advice = {}
     for implementation in operator.implementations:
-        fused, graph = implementation.fused, implementation.graph
-        improvements = getattr(implementation, "improvements", ())
-        generic = implementation.costs.__qualname__ == "Implementation.costs"
         advice[implementation.name] = ImplementationAdvice(
-            fused=fused, graph=graph, improvements=improvements, generic=generic
+            **copy_fields(implementation, "fused", "graph"),
+            improvements=getattr(implementation, "improvements", ()),
+            generic=implementation.costs.__qualname__ == "Implementation.costs",
         )
     return OwnOperatorRecord(
         **copy_fields(operator, "name", "picture", "unit"),
