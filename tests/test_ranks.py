@@ -45,8 +45,9 @@ def test_a_card_counts_once_by_the_median_of_its_runs_and_ranks_among_five_other
     fp16, reads = standings(*FOUR, *twice)
     assert (fp16.rank, fp16.rank_at_worst, fp16.median) == (2, 5, 804), "790 to 830 are alike"
     assert standings(*FOUR, run("e", fp16=830))[0].rank == 3
-    twice = [run("e", fp16=830), run("e", fp16=831)]  # its runs differ by 0.1 %
-    assert (standings(*FOUR, *twice)[0].rank, standings(*FOUR, *twice)[0].rank_at_worst) == (4, 4)
+    again = [run(card, fp16=value + 1) for card, value in (("b", 790), ("c", 804), ("d", 900))]  # 0.1 % apart
+    twice = standings(*FOUR, run("e", fp16=830), *again)[0]
+    assert (twice.rank, twice.rank_at_worst) == (4, 4)
     assert standings(*FOUR, run("e", method=METHOD - 1)) == [unranked, reads]
 
 

@@ -94,8 +94,9 @@ def _list_gradients(operators: Iterable[Event]) -> dict[int, tuple[int, ...]]:
             gradients[operator.operator] = tuple(accumulated)
             is_stepping = True
         elif dims := input_dims(operator.args):
-            accumulated = [prod(dims[0])] if is_stepping else [*accumulated, prod(dims[0])]
-            is_stepping = False
+            if is_stepping:
+                accumulated, is_stepping = [], False
+            accumulated.append(prod(dims[0]))
     return gradients
 
 

@@ -9,7 +9,6 @@ from roofline.records.base import write
 from roofline.records.counters_record import CountedCell, CountersRecord, ProfilerRecord
 from roofline.records.files import file_sha256
 from roofline.records.operator_record import DataFile
-from roofline.report.job_lines import format_job_line
 from roofline.run.jobs import Stopwatch, job, say
 
 
@@ -37,6 +36,8 @@ def count_jobs(device: str, tasks: list[dict], path: Path) -> tuple[ProfilerReco
 
 
 if __name__ == "__main__":
+    from roofline.report.job_lines import format_job_line  # imports the report, which a counted program does without
+
     device, params, output = snakemake.wildcards.device, snakemake.params, snakemake.output
     with job(f"counters {device}", snakemake):
         path = Path(output.profiler).parent / "counters" / "kernels.ncu-rep"

@@ -104,7 +104,7 @@ def describe_formula(roofline: rows.Roofline, device: str) -> str:
     if row.hardware.get("cores_may_be_threads"):
         cores = row.hardware.get("cores_usable")
         words.append(f"The virtual machine does not say whether its {cores} cores are threads, two to a core.")
-        words.append("If they are, the peak by the formula is twice too high.")
+        words.append("If they are, the peak by the formula is twice what it should be.")
     return " ".join(words)
 
 

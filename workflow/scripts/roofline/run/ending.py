@@ -45,11 +45,12 @@ def _end_all(last_words: Callable[[], str] | None = None) -> NoReturn:
     BEGUN.set()
     _end_started()  # what lives longer ends with the run's lock
     remove_temporary()
-    words = f"{last_words()}\n".encode(errors="replace") if last_words else b""
+    words = last_words() if last_words else ""
     for number in SIGNALS:  # for a reader that stalls
         signal.signal(number, signal.SIG_DFL)
-    with contextlib.suppress(OSError):  # the terminal may be gone. Not by print: it may have been interrupted itself
-        os.write(sys.stdout.fileno(), words)
+    if words:  # not by print, which may be what was interrupted
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            os.write(sys.stdout.fileno(), f"{words}\n".encode(errors="replace"))
     os._exit(INTERRUPTED)
 
 

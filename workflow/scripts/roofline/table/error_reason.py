@@ -89,6 +89,10 @@ def _explain_share(replay: Replay, compute: ComputeCeiling | None, memory: Memor
     if others_s >= min(work_s, max(by_compute_s, by_stream_s)):
         return None
     if compute and tflops and by_compute_s > math.hypot(by_stream_s, costs.waits_s):
+        if costs.compute_adds:
+            work_s = math.sqrt(max(0.0, work_s**2 - by_stream_s**2)) - costs.waits_s
+        if work_s <= 0:
+            return None
         promised = tflops != compute.tflops
         rate = f"the {flops_rate_text(tflops)} promised" if promised else compute.name
         clocks = _compare_clocks(measured.cpu_time.sm_clock_mhz, None if promised else compute.sm_clock_mhz)

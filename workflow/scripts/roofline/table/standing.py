@@ -11,7 +11,8 @@ from roofline.records.device_record import DeviceRecord
 from roofline.table.rows import Spreads, Standing
 
 FEWEST_CARDS = 5  # other cards: with fewer there is no rank
-TIED = 0.01  # a fraction: closer cards share a place, where no card has two runs that show how far runs differ
+TIED = 0.01  # a fraction: closer cards share a place, unless enough cards show how far the runs of a card differ
+FEWEST_REPEATED = 3  # cards with two runs or more, which are enough
 
 
 class KnownRuns(NamedTuple):
@@ -54,7 +55,8 @@ def rank_among_cards(ceiling: str, value: float, runs: Iterable[CardRun]) -> Sta
     ranks = {}
     if len(medians) >= FEWEST_CARDS:
         repeated = [values for values in values_by_card.values() if len(values) > 1]
-        tied = max((max(values) / min(values) for values in repeated), default=1 + TIED)
+        widest = max((max(values) / min(values) for values in repeated), default=1.0)
+        tied = widest if len(repeated) >= FEWEST_REPEATED else max(1 + TIED, widest)
         ranks["rank"] = 1 + sum(card > value * tied for card in medians)
         ranks["rank_at_worst"] = 1 + sum(card >= value / tied for card in medians)
     # Of an even number of cards the lower one of the middle: where there are two kinds of cards, no card has the mean.
