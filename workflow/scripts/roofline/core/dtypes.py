@@ -138,10 +138,12 @@ def has_narrower_dtype(dtype: str, tensor_dtypes: Collection[str]) -> bool:
 
 def array_dtype(name: str) -> "numpy.dtype":
     """Return the NumPy dtype of arrays that hold a dtype; tf32 is a way to multiply fp32 arrays."""
-    import ml_dtypes  # noqa: F401  # NumPy knows bf16 and fp8 by name once it is imported
+    import ml_dtypes
     import numpy
 
-    return numpy.dtype(DTYPES[name].array)
+    array = DTYPES[name].array
+    scalar: type[numpy.generic] = getattr(numpy, array, None) or getattr(ml_dtypes, array)
+    return numpy.dtype(scalar)
 
 
 def relative_error(result: "ArrayLike", reference: "ArrayLike") -> float:
