@@ -5,7 +5,6 @@
 NumPy and json alone: an error of the library is not repeated here. The rules are those that docs/ states.
 """
 
-import hashlib
 import json
 import math
 import sys
@@ -26,14 +25,12 @@ Lines = Iterator[str]
 
 
 class Run:
-    """The files of a run by their paths below results/, its records, and the ceilings by their samples."""
+    """The JSON files of a run by their paths below results/, its records, and the ceilings by their samples."""
 
     def __init__(self, folder: Path):
-        paths = [path for path in folder.rglob("*") if path.is_file()]
-        self.files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        self.json = {path: json.loads(content) for path, content in self.files.items() if path.endswith(".json")}
+        paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.json")}
+        self.json = {name: json.loads(path.read_bytes()) for name, path in paths.items()}
         self.table = self.json["roofline.json"]
-        self.outputs = {one["path"].removeprefix("results/"): one for one in self.json["manifest.json"]["outputs"]}
         self.records = {path: one for path, one in self.json.items() if "seals" in one and "elapsed_s" in one}
         self.ceilings, measured = {}, {}  # by device and name, FLOP/s or bytes/s; by path and cell
         for path, record in self.records.items():
@@ -64,23 +61,10 @@ class Run:
 
 
 def check(folder: Path) -> list[str]:
-    """A line for everything in a results folder that contradicts its samples, its seals or its manifest."""
+    """A line for everything in a results folder that contradicts its samples or its seals."""
     run = Run(folder)
-    parts = (hashes, timings, rates, ceilings, cells, predictions, speed_ups)
+    parts = (timings, rates, ceilings, cells, predictions, speed_ups)
     return [f"{part.__name__}: {line}" for part in parts for line in part(run)]
-
-
-def hashes(run: Run) -> Lines:
-    """Of every file that the manifest lists, large ones left out, and of every seal: written before the job began."""
-    expected = {("manifest", path): one["sha256"] for path, one in run.outputs.items()}
-    for path, record in run.records.items():
-        expected |= {(path, seal): value for seal, value in record["seals"].items()}
-        for seal in record["seals"]:
-            yield from differs(f"{path}, {seal} before", True, run.outputs[seal]["ended_at"] <= record["started_at"])
-    for (by, path), value in expected.items():
-        if path in run.files or path.endswith(".json"):
-            found = hashlib.sha256(run.files.get(path, b"")).hexdigest()
-            yield from differs(f"SHA-256 of {path}, by {by}", value, found)
 
 
 def timings(run: Run) -> Lines:

@@ -160,12 +160,7 @@ def test_a_folder_may_hold_more_files_than_its_manifest_lists(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "odd",
-    [
-        {"config": {"plot": {"dpi": 10**9}}},
-        {"created_at": "yesterday"},
-        {"asked": {"unheard_of": 5}},
-    ],
+    "odd", [{"config": {"plot": {"dpi": 10**9}}}, {"created_at": "yesterday"}, {"asked": {"unheard_of": 5}}]
 )
 def test_an_odd_manifest_is_one_line_and_no_verdict(run, tmp_path, odd):
     """It holds the hashes of all results, and none of itself."""

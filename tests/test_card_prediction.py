@@ -20,12 +20,7 @@ SHAPES = {
 }
 DTYPES = {"row_norm": "fp32", "decode_attention": "fp16"}
 HEADS = {"batch": 1, "seq_len": 64, "heads": 8, "head_size": 64}
-ATTENTION_WITHOUT_HEADS = {
-    "operator": "decode_attention",
-    "implementation": "fused",
-    "dtype": "fp16",
-    "shape": HEADS,
-}
+ATTENTION_WITHOUT_HEADS = {"operator": "decode_attention", "implementation": "fused", "dtype": "fp16", "shape": HEADS}
 CELLS = [(one.name, way.name) for one in builtin_operators() for way in one.implementations_on("gpu")]
 
 

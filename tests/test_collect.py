@@ -67,6 +67,7 @@ def test_the_roof_is_the_first_declared_ceiling_that_was_measured():
         ({"cpu_time_s": 5e-3, "gpu_time_s": 5e-3, "start_s": 0.4e-3}, "implementation", None),
         ({"cpu_time_s": 4e-3, "gpu_time_s": None, "overhead_s": 1.99e-3}, "memory", "hbm"),
         ({"cpu_time_s": 4e-3, "gpu_time_s": None, "overhead_s": 2.01e-3}, "overhead", None),
+        ({"flops": 50 * 10**9, "bytes": 10**9, "cpu_time_s": 2e-3, "gpu_time_s": 2e-3}, "compute", None),  # the ridge
     ],
 )
 def test_the_regime_found_is_from_what_was_measured(times, regime, level):
@@ -79,12 +80,6 @@ def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
     measured = (D2D, bandwidth_record("gpu0", shared=gb_per_s)) if gb_per_s else (D2D,)
     row = placed(bandwidths=measured, level_bytes={"shared": 10_000_000_000})
     assert (row.regime, row.regime_level) == ("memory", level)
-
-
-def test_compute_bound_from_the_ridge_point_on():
-    times = {"bytes": 10**9, "cpu_time_s": 2e-3, "gpu_time_s": 2e-3}
-    regimes = [placed(flops=intensity * 10**9, **times).regime for intensity in (49, 50)]
-    assert regimes == ["memory", "compute"]
 
 
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():

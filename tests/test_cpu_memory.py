@@ -10,7 +10,6 @@ from roofline.core.dtypes import dtype_bytes
 from roofline.core.units import MIB
 from roofline.devices import discovery
 from roofline.devices.cpu import cpu_fma, dram_benchmarks, loops
-from roofline.devices.cpu.cpu_fma import FmaLoop
 from roofline.devices.cpu.topology import measured_core_counts
 from roofline.devices.cpu.workers import Workers
 
@@ -137,17 +136,3 @@ def test_every_loop_gives_what_the_closed_form_says_and_counts_its_clock(device,
         assert workload.clock_mhz() > 0
         rebuilt = device.rebuild_fma_workload(ceiling, workload.product, seed=9)
         assert (rebuilt.product, rebuilt.flops) == (workload.product, workload.flops)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("chains", [1, 12])
-@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
-def test_a_loop_of_few_steps_is_as_numpy_computes_it(device, dtype, chains, width):
-    loop = FmaLoop(device, dtype, chains, width, seed=1)
-    row = chains * width // dtype_bytes(dtype)
-    x = loop.numbers[:, -row:].astype(numpy.float64)
-    for _ in range(7):
-        x = cpu_fma.FMA_FACTOR * x + x
-    arguments = [(loop.numbers[core].ctypes.data, loop.results[core].ctypes.data, 3, 7) for core in range(device.cores)]
-    loops.run_together(device.workers, loop.loop, arguments)
-    numpy.testing.assert_allclose(loop.results, 3 * x, rtol=0, atol=1e-13 if dtype == "fp64" else 3e-5)

@@ -1,6 +1,5 @@
 """Products of a GPU without one: shapes, operands, layouts and checks of every dtype on cuBLASLt in NumPy."""
 
-import math
 import time
 from itertools import islice
 from types import SimpleNamespace
@@ -32,10 +31,6 @@ gpu = fake_gpu.gpu  # the fixture
 @pytest.fixture
 def device(monkeypatch):
     return open_gpu(monkeypatch)
-
-
-def of_shape(device, dtype, m=64, n=64, k=64):
-    return list(CublasLtWorkloads(device, dtype, [GemmShape(m, n, k)], seed=1).candidates(CEILING_OUTPUTS[dtype]))
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp8_e4m3"])
@@ -96,7 +91,8 @@ def test_the_reference_product_is_the_square_and_what_was_found_is_found_again(g
     assert reference.product.shape == {"m": SIZE, "n": SIZE, "k": SIZE} and reference.flops == 2 * SIZE**3
     assert reference.product.output == CEILING_OUTPUTS[dtype].dtype
     assert reference.run_and_check().relative_error <= dtypes.TOLERANCES[dtype]
-    for one in (reference, of_shape(gpu, dtype, 64, 128, 192)[-1]):
+    *_, last = CublasLtWorkloads(gpu, dtype, [GemmShape(64, 128, 192)], seed=1).candidates(CEILING_OUTPUTS[dtype])
+    for one in (reference, last):
         again = cuda_products.rebuild_workload(gpu, dtype, SIZE, one.product, seed=5)
         assert (again.product, again.flops) == (one.product, one.flops)
         again.run_and_check()
@@ -199,13 +195,6 @@ def tiling_of(*shape: int):
     return choose_tiling(shape, operand_bits=16, multiprocessors=132, share=0.8, constants=CONSTANTS)
 
 
-@pytest.mark.parametrize("shape", [(1, 128, 128), (7, 4096, 999), (129, 257, 65536), (8192, 8192, 8192)])
-def test_tiles_do_at_least_the_work_of_the_product(shape):
-    tiling, _ = tiling_of(*shape)
-    assert 132 * tiling.executed_products >= math.prod(shape)
-    assert tiling.depth * tiling.parts == shape[2]
-
-
 def test_a_product_of_one_exact_wave_takes_one_and_a_square_one_hides_its_loads():
     tiling, loads_hide = tiling_of(22 * 128, 6 * 256, 65536)
     assert (tiling.waves, tiling.parts, loads_hide) == (1, 1, True)
@@ -216,5 +205,5 @@ def test_a_product_of_one_exact_wave_takes_one_and_a_square_one_hides_its_loads(
 
 def test_the_depth_of_few_tiles_is_divided():
     tiling, _ = tiling_of(128, 128, 65536)
-    assert tiling.parts > 1
+    assert tiling.parts > 1 and tiling.depth * tiling.parts == 65536
     assert tiling.waits()["split_sum_s_per_byte"] == 4 * 128 * 128 * tiling.parts

@@ -21,13 +21,6 @@ def device(monkeypatch):
 
 
 @given(stride=st.integers(0, 4096))
-def test_a_request_takes_a_sector_at_least_and_one_per_lane_at_most(stride):
-    touched = {byte // 32 for lane in range(32) for byte in range(4 * lane * stride, 4 * lane * stride + 4)}
-    assert core.sectors_per_request(stride) == len(touched)
-    assert 1 <= core.sectors_per_request(stride) <= 32
-
-
-@given(stride=st.integers(0, 4096))
 def test_wavefronts_are_the_lanes_that_want_other_words_of_one_bank(stride):
     banks: dict[int, set] = {}
     for lane in range(32):

@@ -49,14 +49,6 @@ def test_a_package_imports_only_those_above_it():
             assert packages(path) <= set(ORDER[: place + 1]), module
 
 
-def test_no_named_tuple_hides_a_method_of_tuples():
-    for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases):
-                fields = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
-                assert not fields & {"count", "index"}, f"{module}: {node.name}"
-
-
 def test_the_report_reads_the_table_alone():
     """But for derived.py, which writes what is made of it into files."""
     found: dict[str, set[str]] = {}

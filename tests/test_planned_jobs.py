@@ -1,12 +1,10 @@
 """Why jobs are done, from what Snakemake does not promise: a version that has it otherwise fails here."""
 
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import yaml
-from workflow_run import Run, changed, surroundings
+from workflow_run import Run, changed
 
 from roofline.run import console, planned_jobs
 
@@ -80,15 +78,3 @@ def test_the_settings_of_a_run_are_read_from_its_options_and_one_of_a_section_is
     assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout
     own.unlink()
     assert "cpu/peak_flops/fp64.json: missing" in run.command("run", "--dry-run", *options).stdout
-
-
-def test_a_run_whose_output_takes_no_more_measures_and_says_so_in_a_line(run: Run):
-    for path, options in (("/dev/null", ["--dry-run"]), (run.results / PEAK, [])):
-        (run.results / PEAK).unlink(missing_ok=True)
-        command = [sys.executable, "-P", "workflow/commands/run.py", *options]
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                command, cwd=run.root, env=surroundings(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
-        _, line = done.stderr.splitlines()  # after Snakemake's profile
-        assert done.returncode == 1 and "space" in line and os.path.exists(path)

@@ -10,8 +10,7 @@ from records_factory import CONSTANTS, DATASHEET, cell, device_record, operator_
 from roofline.core import regimes, roofline_model
 from roofline.core.cell_prediction import CellCosts, predict_cell, weighted_sum
 from roofline.devices.cpu.topology import rule_of_thumb_gb_per_s
-from roofline.measure.sealing import seal_device, seal_operator
-from roofline.operators import registry
+from roofline.measure.sealing import seal_device
 from roofline.records.device_record import DatasheetBandwidth, DatasheetPeak
 from roofline.records.seal_records import CostTerms, predict_sealed
 
@@ -175,14 +174,3 @@ def test_a_rule_of_thumb_is_sealed_for_a_cpu():
     for cores, gb_per_s in ((1, 9.6), (8, 65), (16, 103)):
         assert rule_of_thumb_gb_per_s(cores) == pytest.approx(gb_per_s, rel=0.05), "about what C and OpenMP read"
     assert rule_of_thumb_gb_per_s(2, "AMD EPYC") == pytest.approx(40, rel=0.1)
-
-
-@pytest.mark.parametrize("operator", registry.builtin_operators(), ids=lambda operator: operator.name)
-def test_the_seal_of_an_operator_holds_every_constant_with_its_source(operator):
-    for device, kind in (("gpu0", "gpu"), ("cpu", "cpu")):
-        if operator.implementations_on(kind):
-            seal = seal_operator(operator.name, operator.constants, device_record(device), "now")
-            assert seal.operator == operator.name and seal.constants
-            assert set(seal.constants) == set(seal.constant_sources) and all(seal.constant_sources.values())
-            assert all(value > 0 for value in seal.constants.values())
-            assert all(value <= 1 for name, value in seal.constants.items() if name.endswith("_share"))

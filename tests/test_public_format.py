@@ -40,13 +40,6 @@ def test_no_field_of_the_published_schema_vanishes_or_changes_under_its_number(s
     assert broken_promises(schema, published) == [], "a new field: .venv/bin/python reference/redraw.py"
 
 
-def test_a_field_that_vanishes_or_changes_is_noticed(schema):
-    changed = json.loads(json.dumps(schema))
-    del changed["$defs"]["CellRow"]["properties"]["cpu_time_s"]
-    changed["$defs"]["MemoryCeiling"]["properties"]["gb_per_s"]["description"] = "in GiB/s"
-    assert broken_promises(schema, changed) == ["CellRow.cpu_time_s", "MemoryCeiling.gb_per_s"]
-
-
 def numbers(schema: dict):
     """The definition, name and description of every field that may be a number."""
     for name, definition in {"Roofline": schema, **schema["$defs"]}.items():

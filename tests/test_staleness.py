@@ -53,7 +53,6 @@ class Job(NamedTuple):
     files: set[str]  # of the library
     params: dict
     outputs: set[str]
-    needs: set[str]  # weights
 
 
 def jobs(config: dict = BASE, **changes) -> dict[str, Job]:
@@ -71,8 +70,8 @@ def jobs(config: dict = BASE, **changes) -> dict[str, Job]:
             files = rule.expand_input(wildcards)[0]
             params, _ = rule.expand_params(wildcards, files, output, None)
             name = str(output[0]).removeprefix("results/")
-            library, needs = ({*map(str, files.get(key, ()))} for key in ("library", "files"))
-            found[name.removesuffix(".json")] = Job(library, dict(params.items()), {*map(str, output)}, needs)
+            library = {*map(str, files.get("library", ()))}
+            found[name.removesuffix(".json")] = Job(library, dict(params.items()), {*map(str, output)})
         return found
 
 
@@ -246,13 +245,3 @@ def test_a_cpu_next_to_a_gpu_measures_what_both_are_compared_by():
         "cpu/decode_attn/minigpt/S16_fp32",
         "cpu/decode_attn/minigpt/S32_fp32",
     }
-
-
-@pytest.mark.parametrize(("devices", "most"), [({"cpu": CPU}, 24), ({"gpu0": GPU, "cpu": CPU}, 55)])
-def test_a_default_plan_has_few_jobs(monkeypatch, devices, most):
-    monkeypatch.setattr(discovery, "discover", lambda: devices)
-    found = jobs({})
-    weights = set().union(*(job.needs for job in found.values())) - set().union(
-        *(job.outputs for job in found.values())
-    )
-    assert len(found) + len(weights) <= most

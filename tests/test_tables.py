@@ -8,15 +8,13 @@ from fake_gpu import open_gpu
 from workflow_run import CHECKOUT
 
 from roofline.core.architectures import ARCHITECTURES, architecture_of, parse_capability
-from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES, array_dtype
+from roofline.core.dtypes import DTYPES, PRODUCT_DTYPES
 from roofline.core.levels import BETWEEN_GPUS, LEVELS, SWEEP, TARGETS, TRANSACTION_ROOFS
 from roofline.core.terms import RegimeLevel
 from roofline.devices.cpu import dram_benchmarks
 from roofline.devices.datasheets import read_datasheets
 from roofline.devices.gpu import cache_benchmarks, driver_calls, hbm_benchmarks
-from roofline.devices.gpu.kernel_compiler import CEILING_KERNEL_FOLDER
 from roofline.operators.gemm.about import AboutGemm
-from roofline.operators.gemm.cublaslt import DATA_TYPES, SCALE_MODES
 from roofline.operators.gemm.operator import Gemm
 from roofline.report.palette import DTYPE_COLOURS, LEVEL_COLOURS
 
@@ -53,23 +51,6 @@ def test_a_matrix_whose_type_the_copy_engine_does_not_know_is_refused(monkeypatc
 @OF_PRODUCTS
 def test_a_dtype_has_a_colour(name):
     assert name in DTYPE_COLOURS, f"report/palette.py: no colour of {name}"
-
-
-@OF_PRODUCTS
-def test_a_dtype_has_an_array_type_and_a_kernel_that_fills_arrays(name):
-    assert array_dtype(name).itemsize * 8 >= DTYPES[name].bits
-    kernel = f"normal_{DTYPES[name].stored_as}"
-    assert f"void {kernel}(" in (CEILING_KERNEL_FOLDER / "random.cu").read_text(), f"random.cu has no {kernel}"
-
-
-@OF_PRODUCTS
-def test_cublaslt_has_a_number_for_the_types_and_scales_of_a_dtype(name):
-    row = DTYPES[name]
-    numbers = {row.array, *(DTYPES[output.dtype].array for output in row.outputs)}
-    assert numbers <= DATA_TYPES.keys(), f"operators/gemm/cublaslt.py: DATA_TYPES lacks {numbers - DATA_TYPES.keys()}"
-    for blocks in row.scales or ():
-        mode = (blocks.across, blocks.along_k, blocks.bits)
-        assert mode in SCALE_MODES, f"operators/gemm/cublaslt.py: SCALE_MODES lacks {mode}"
 
 
 @OF_PRODUCTS

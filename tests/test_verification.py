@@ -16,7 +16,6 @@ from records_factory import (
     verified,
 )
 
-from roofline.table.cell_rows import prediction_error
 from roofline.table.prediction_error import attribute_error, prepare_replay
 
 FP16, HBM = peak_record("gpu0", "fp16", 800.0), bandwidth_record("gpu0", hbm_read=4700.0)
@@ -43,11 +42,6 @@ def entry_of(measurement, *others):
     ceilings = others or {"gpu0": (FP16, HBM), "cpu": (FP32, DRAM)}[device]
     entries = verified(*ceilings, operator_record(device, measurement)).measured_cells
     return next(entry for entry in entries if entry.operator == "scan")
-
-
-def test_an_error_is_signed_and_a_share_of_what_was_measured():
-    assert (prediction_error(0.5, 1.0), prediction_error(3.0, 1.0)) == (-0.5, 2.0)
-    assert prediction_error(None, 1.0) is prediction_error(1.0, None) is None
 
 
 def test_a_right_prediction_has_no_error_and_nothing_to_explain():

@@ -11,7 +11,7 @@ import decoding
 import pytest
 import speed_picture
 import speed_tables
-from bound import CardCeilings, CardLimits, bound_step, bound_steps, find_largest_batch
+from bound import CardCeilings, CardLimits, bound_step, bound_steps
 from number_formats import PLAIN_FORMATS
 from operations import step_operations
 from workflow_run import CHECKOUT
@@ -37,36 +37,6 @@ def test_a_dense_step_reads_every_weight_once_a_row_of_each_table_and_the_keys_a
     rows = batch * sum(one.format.matrix_bytes(1, one.inputs) for one in model.tables)
     head = model.head.bytes if model.tied else 0  # the table again, as a matrix
     assert read == model.weight_bytes - tables + rows + head + batch * model.cache_bytes(context, BF16)
-
-
-def test_flops_are_two_for_each_weight_and_token_and_those_of_attention():
-    found = step_operations(MODELS["llama-3-8b"], 5, 1000, BF16)
-    weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096  # but the embedding table and the norms
-    attention = 32 * 2 * 2 * 32 * 128 * 1000  # layers, scores and values, heads of 128
-    assert sum(one.count * one.flops for one in found) == 5 * (2 * weights + attention)
-
-
-def test_experts_are_read_as_few_as_can_be_and_multiplied_by_every_token():
-    one, many = (
-        {
-            o.name: o
-            for o in step_operations(MODELS["mixtral-8x7b"], batch, 10, BF16)
-            if o.name.endswith("experts.0.up_proj")
-        }
-        for batch in (1, 100)
-    )
-    (single,), (batched,) = one.values(), many.values()
-    assert single.bytes == batched.bytes == 2 * 4096 * 14336 * 2
-    assert batched.flops == 100 * single.flops == 100 * 2 * 2 * 4096 * 14336
-
-
-@pytest.mark.parametrize("name", ["llama-3-8b", "gpt-oss-20b"])
-def test_the_largest_batch_fits_and_one_more_does_not(name):
-    model, memory = MODELS[name], 80 * 10**9
-    most = find_largest_batch(model, 1000, BF16, memory)
-    needs = [model.weight_bytes + batch * model.cache_bytes(1000, BF16) for batch in (most, most + 1)]
-    assert needs[0] <= memory < needs[1]
-    assert find_largest_batch(MODELS["deepseek-v3"], 1000, BF16, memory) == 0
 
 
 @pytest.fixture(autouse=True)

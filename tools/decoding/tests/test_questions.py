@@ -285,7 +285,6 @@ def test_experts_windows_and_latents_are_counted_as_they_are_trained():
     ("name", "card", "tokens", "rate", "mfu"),
     [
         ("llama-3-8b", A100, 8192, 2904, 0.568),
-        ("llama-3-8b", A100, 8192, 2973, 0.582),
         ("llama-3-70b", A100, 8192, 331, 0.517),
         ("llama-3-8b", H200, 4096, 10471, 0.578),
     ],

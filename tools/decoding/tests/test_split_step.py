@@ -16,12 +16,12 @@ import pytest
 import split_step
 from chain import GATED, KERNELS, NONE, QKV, TENSORS, step_epilogue
 from fake_gpu import open_gpu
-from split_chain import SplitChain, join_layer, split_dense
+from split_chain import SplitChain
 from test_kernels import clean
 from test_step import FP8, KINDS, found_of
 from workflow_run import CHECKOUT, LargerGpuRun
 
-from reference import dequantise, layer_shapes, run_layer
+from reference import dequantise
 from roofline.api import array_dtype
 from roofline.api import product_kernel as products
 from roofline.devices import discovery
@@ -35,29 +35,6 @@ SMALL = {"vocab_size": 1024, "hidden_size": 256, "intermediate_size": 512, "num_
 OPERATOR = split_step.SplitStep()
 ENVIRONMENT = dict(os.environ)  # as pytest was started
 SHAPE = step_epilogue(QKV, 64, norms=False, bias=False, fp8_cache=False).shape_fields
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_parts_of_two_cards_add_up_to_the_layer(kind):
-    """A card's part of a sum is its step without the stream, of its heads and its part of the MLP."""
-    model = decode_step.read_dense(found_of(kind))
-    half, random, context = split_dense(model), numpy.random.default_rng(1), 5
-    norms = {name: random.normal(size=shape) for name, shape in layer_shapes(half).items() if "norm" in name}
-    caches = {name: (2, half.kv_heads, context, half.head_size) for name in ("keys", "values")}
-    shapes = layer_shapes(half) | caches
-    halves = [{name: random.normal(size=shape) for name, shape in shapes.items()} | norms for _ in range(2)]
-    whole = join_layer(halves, model)
-    assert {name: array.shape for name, array in whole.items()} == layer_shapes(model) | {
-        name: (2, model.kv_heads, context, model.head_size) for name in caches
-    }
-    stream = random.normal(size=(2, model.hidden))
-    middle, attended = stream, [{**arrays, "down": 0 * arrays["down"]} for arrays in halves]
-    for arrays in attended:
-        middle = middle + run_layer(half, arrays, stream) - stream
-    result = middle
-    for arrays in halves:
-        result = result + run_layer(half, {**arrays, "o": 0 * arrays["o"]}, middle) - middle
-    assert numpy.allclose(run_layer(model, whole, stream), result)
 
 
 class TwoCards:

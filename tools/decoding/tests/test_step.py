@@ -195,12 +195,7 @@ def test_every_model_has_a_job_and_what_cannot_run_is_named(tmp_path):
     [(1, False, True, 128), (1, True, False, 128), (32, True, True, 64), (64, False, False, 128)],
 )
 def test_every_product_of_a_step_compiles_without_a_remark(batch, norms, fp8_cache, head_size):
-    outputs = {
-        QKV: 6144,
-        ADDED: 4096,
-        GATED: 28672,
-        NONE: 128256,
-    }
+    outputs = {QKV: 6144, ADDED: 4096, GATED: 28672, NONE: 128256}
     for kind, count in outputs.items():
         heads = {"head_size": head_size, "whole_heads": norms} if kind == QKV else {}
         groups = SMALL_TILES.get(kind) if batch == 1 and not norms else None

@@ -297,6 +297,10 @@ def test_what_has_no_formula_has_a_time_and_no_share(sections):
     assert "my::op" in notes and "mul of c10::qint8" in notes
 
 
+def sum_flops(rows, names) -> dict[str, float]:
+    return {name: sum(row.flops * row.launches for row in rows if row.name == name and row.flops) for name in names}
+
+
 # Of a step: what its events took, microseconds; FLOPs by torch.utils.flop_counter, which ignores the causal mask.
 GRAPH = {"mm": 893353197568, "_cudnn_attention_forward": 68719476736 / 2}
 TRAINING = {"mm": 2130303778816, "addmm": 755914244096}
@@ -309,10 +313,8 @@ TRAINING |= {"_cudnn_attention_forward": 137438953472, "_cudnn_attention_backwar
 )
 def test_steps_that_ran_on_an_h100(name, ran_us, flops, lacking):
     (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / f"{name}.json.gz"), RUN)
-    rows, flops_by_name = [row for row in section.kernels if row.name != "idle"], {}
-    for row in rows:
-        flops_by_name[row.name] = flops_by_name.get(row.name, 0) + (row.flops or 0) * row.launches
-    assert {key: flops_by_name[key] for key in flops} == flops
+    rows = [row for row in section.kernels if row.name != "idle"]
+    assert sum_flops(rows, flops) == flops
     assert fsum(row.total_s for row in rows) == pytest.approx(ran_us / 1e6, rel=1e-5)
     assert fsum(row.total_s for row in section.kernels) == pytest.approx(section.step.seconds, rel=5e-3)
     assert sum(bool(row.label.lacking) for row in rows) == lacking
@@ -332,10 +334,7 @@ MEASURED = {
 def test_the_time_of_programs_has_formulas(name):
     (section,) = trace_rows.place_trace(trace_events.read_trace(DATA / f"{name}.json.gz"), H200)
     rows = [row for row in section.kernels if row.label.kind in ("operator", "copy")]
-    flops: dict[str, float] = {}
-    for row in rows:
-        flops[row.name] = flops.get(row.name, 0) + (row.flops or 0) * row.launches
-    assert {name: flops[name] for name in MEASURED[name]} == MEASURED[name]
+    assert sum_flops(rows, MEASURED[name]) == MEASURED[name]
     with_formula_s = fsum(row.total_s for row in rows if row.label.work)
     assert with_formula_s >= 0.99 * fsum(row.total_s for row in rows)
     assert not [
