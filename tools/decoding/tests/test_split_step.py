@@ -183,7 +183,7 @@ def test_two_cards_compute_what_one_card_computes(monkeypatch, kind, batch, kv_d
 
 @pytest.mark.gpu
 def test_two_real_cards_compute_what_one_card_computes():
-    """In a process of its own: one that has opened a GPU sees no other one."""
+    """The tests of a pair run in another process, since this one may have opened a GPU, and then sees only that."""
     command = (sys.executable, "-P", "-m", "pytest", "-q", "-rs", "-m", "pair", "-p", "no:cacheprovider", __file__)
     done = subprocess.run(command, env=ENVIRONMENT, cwd=CHECKOUT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -75,6 +75,6 @@ def given_results_work(call: Call) -> CallWork:
 
 @formula("*::reshape_and_cache*", "*::concat_and_cache_mla", "*::set_kv_buffer*")
 def cache_work(call: Call) -> CallWork:
-    """Return the work of storing keys and values of new tokens, the first two tensors, in a cache of its own type."""
+    """Return the work of writing new keys and values, the first two tensors, to a cache, whose dtype may differ."""
     new, cache = call.tensors()[:2], call.tensors()[2]
     return CallWork(0, count_bytes(new), sum(tensor.count for tensor in new) * cache.item_bytes)

@@ -232,7 +232,7 @@ def _best_implementation(cells: Sequence[CellRow]) -> list[CellRow]:
 
 
 def _dot(cell: CellRow, label: Label, roofline: Roofline, colour: str | None) -> Dot:
-    """A dot; it has a colour of its own in the picture of one operator, where the dtype may be one."""
+    """A dot; `colour` replaces that of the dtype, which the cells of an operator's picture may share."""
     names = [roofline.title(cell.operator), roofline.scope_label(cell), cell.implementation]
     kind = "your operations" if cell.operator == USERS else ", ".join(filter(None, names))
     return Dot(

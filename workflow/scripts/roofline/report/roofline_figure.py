@@ -23,7 +23,7 @@ DEVICE_PLOT, OPERATOR_PLOT, TITLE_SPACE, AXIS_SPACE, ROOF_NAMES_WIDTH = 400.0, 3
 SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
 SLOPE_DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 SEALED_DOT = 3.0  # the size of a small hollow dot
-NEAR_SLOPES = 14.0  # points: slopes nearer than this share labels
+NEAR_SLOPES = 11.0  # points from line to line, at right angles: slopes nearer than this share labels
 ROOFLINE_CAPTION = "Colours: dtypes, as of the roofs. Percentages: of the roof{}. Small hollow dots: predicted. "
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 
@@ -176,7 +176,7 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
     angle = atan(axes.bbox.height / log10(y1 / y0) / (axes.bbox.width / log10(x1 / x0)))
     along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
     look: style.Look = {"rotation": degrees(angle), "rotation_mode": "anchor", "va": "center", "size": style.SMALL_SIZE}
-    for group in _near_slopes(axes, content.slopes):
+    for group in _near_slopes(axes, content.slopes, NEAR_SLOPES / np.cos(angle)):
         names = [(group[0], group[:-1] or group, 7.0)]  # the line to stand at, the slopes to name, points to the side
         if len(group) > 1:
             names.append((group[-1], group[-1:], -7.0))
@@ -190,11 +190,11 @@ def _name_slopes(axes: Axes, content: RooflineContent) -> Iterator[np.ndarray]:
                 yield np.array([begin + offset, end + offset])
 
 
-def _near_slopes(axes: Axes, slopes: Sequence[Slope]) -> list[list[Slope]]:
-    """The slopes, the steepest first, in groups that share labels."""
+def _near_slopes(axes: Axes, slopes: Sequence[Slope], least_height: float) -> list[list[Slope]]:
+    """The slopes, the highest first, in groups that share labels: those nearer than so many points of height."""
     groups: list[list[Slope]] = []
     for slope in slopes:
-        room = NEAR_SLOPES * min(2, len(groups[-1])) if groups else 0.0  # a name below a group, and one above the next
+        room = least_height * min(2, len(groups[-1])) if groups else 0.0  # a name below a group, and one above the next
         if not groups or _slope_height(axes, groups[-1][-1]) - _slope_height(axes, slope) >= room:
             groups.append([])
         groups[-1].append(slope)
