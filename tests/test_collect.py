@@ -1,7 +1,7 @@
 """From records to roofline.json, with figures that are easy to reckon with."""
 
 import pytest
-from records_factory import SCAN, bandwidth_record, cell, operator_record, peak_record, stream, verified
+from records_factory import SCAN, bandwidth_record, cell, operator_record, peak_record, stream, timing, verified
 
 from roofline.table.rows import Roofline
 
@@ -85,12 +85,12 @@ def test_the_level_found_is_the_slowest_that_was_measured(gb_per_s, level):
 def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     info = SCAN.model_copy(update={"baselines": ["plain", "simple", "missing"]})
     gpu = [
-        cell("gpu0", 8e-3, 6e-3),
-        cell("gpu0", 4e-3, 2e-3, implementation="simple"),
-        cell("gpu0", 2e-3, 1e-3, implementation="fused"),
-        cell("gpu0", 1e-3, 1e-3, implementation="fused", n=64),
+        cell("gpu0", 8e-2, 6e-2),
+        cell("gpu0", 4e-2, 2e-2, implementation="simple"),
+        cell("gpu0", 2e-2, 1e-2, implementation="fused"),
+        cell("gpu0", 1e-2, 1e-2, implementation="fused", n=64),
     ]
-    cpu = [cell("cpu", 8e-3, implementation="plain"), cell("cpu", 2e-3, implementation="fused")]
+    cpu = [cell("cpu", 8e-2, implementation="plain"), cell("cpu", 2e-2, implementation="fused")]
     records = operator_record("gpu0", *gpu, operator=info), operator_record("cpu", *cpu, operator=info)
     roofline = verified(D2D, *records)
     plain, simple, fused, alone, of_cpu, on_cpu = roofline.operators
@@ -99,7 +99,10 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert (set(plain.speed_up), set(simple.speed_up)) == ({"simple"}, {"plain"})
     assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
     assert (on_cpu.speed_up["plain"].cpu_time_ratio, on_cpu.speed_up["plain"].gpu_time_ratio) == (close(4), None)
-    graph = cell("gpu0", 1e-3, 1e-3, implementation="fused_graph", graph=True)
+    few = cell("gpu0", 2e-2, implementation="few").model_copy(update={"gpu_time": timing(1e-2, interval=False)})
+    doubtful = verified(operator_record("gpu0", gpu[0], few, operator=info)).operators[1]
+    assert (doubtful.doubt, doubtful.speed_up) == ("few samples", {})
+    graph = cell("gpu0", 1e-2, 1e-2, implementation="fused_graph", graph=True)
     *launched, in_graph = verified(operator_record("gpu0", *gpu, graph, operator=info)).operators
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"
 

@@ -22,7 +22,7 @@ FIRST_LOOK_SAMPLES = 64  # samples before the first look at whether they are pre
 LONGER_FACTOR = 1.03  # GPU time over CPU time from which on it is timed again
 STEPS_QUEUED_AGAIN = 8  # queued together then: a card has fetched all their commands before it begins the first
 TICK_S = 0.5e-6  # of CUDA's events, as cudaEventElapsedTime is documented
-LEAST_CPU_SAMPLES = 7  # however long they take: the median of fewer samples has no interval
+LEAST_SAMPLES = 7  # however long they take: the median of fewer has no interval
 READ_DURING_S = 0.05  # the device is read during a batch of this length or more
 
 
@@ -43,8 +43,8 @@ class TimingBudget:
     longest_block_s: float | None = None
 
     def fewest_samples(self, synchronous: bool) -> int:
-        """Return the number of samples that are taken however long they take: on a CPU LEAST_CPU_SAMPLES."""
-        return min(self.iterations, LEAST_CPU_SAMPLES if synchronous else self.least_samples)
+        """Return the number of samples that are taken however long they take: on a CPU LEAST_SAMPLES."""
+        return min(self.iterations, LEAST_SAMPLES if synchronous else self.least_samples)
 
 
 def time_caller(
@@ -56,7 +56,7 @@ def time_caller(
 ) -> Timing:
     """Return the CPU time of `step`, which gets its index, so that it can rotate among buffers.
 
-    The steps that fit the budget are timed in one block, or in several with rests. On a CPU at least LEAST_CPU_SAMPLES
+    The steps that fit the budget are timed in one block, or in several with rests. On a CPU at least LEAST_SAMPLES
     are timed, and the warm-up goes on as long as each step is the fastest so far, for up to half of a second budget. A
     check that just took most of the budget (`checked_s`) was the warm-up.
     """
@@ -123,13 +123,17 @@ def _batch_size(taken: int, target: int, least: int, step_s: float, deadline: fl
 def time_device(
     device: Device, step: Step, caller: Timing, *, time_budget_s: float, at_once: int | None = None
 ) -> Timing | None:
-    """Return the GPU time of a fourth of the steps, since it varies little; None on a synchronous device."""
+    """Return the GPU time of a fourth of the steps, since it varies little; None on a synchronous device.
+
+    They fit half of the budget, except LEAST_SAMPLES of them where the caller took as many.
+    """
     requested = max(1, caller.requested // 4)
-    in_budget = int(time_budget_s / 2 / caller.median_s)
+    least_samples = min(requested, len(caller.samples_s), LEAST_SAMPLES)
+    count = max(least_samples, min(requested, int(time_budget_s / 2 / caller.median_s)))
 
     def time_block() -> Timing | None:
         first = caller.warmup + len(caller.samples_s)
-        samples = device.time_steps_on_device(step, max(1, min(requested, in_budget)), first=first, at_once=at_once)
+        samples = device.time_steps_on_device(step, count, first=first, at_once=at_once)
         method = f"{DEVICE_METHOD}, {at_once} at a time" if at_once else DEVICE_METHOD
         return make_timing(method, caller.warmup, requested, samples) if samples else None
 
@@ -178,7 +182,7 @@ def scale_to_application(timing: Timing, per_call: int) -> Timing:
 def time_until_precise(device: Device, step: Step, log: StateLog, budget: TimingBudget) -> Timing:
     """Time steps until the 95 % interval of their median is within 0.5 % of it, or until the budget is spent.
 
-    On a CPU at least LEAST_CPU_SAMPLES are taken. The readings of the device go to `log`.
+    On a CPU at least LEAST_SAMPLES are taken. The readings of the device go to `log`.
     """
     least_samples = budget.fewest_samples(DEVICE_TRAITS[device.kind].synchronous)
     start = time.monotonic()

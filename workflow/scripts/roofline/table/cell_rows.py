@@ -55,7 +55,7 @@ class CellContext(NamedTuple):
     ceilings: Ceilings
     seal: PredictionRecord | None  # the device's
     constants: Mapping[str, float] | None  # of its operator's seal
-    same_case: Sequence[Measurement]  # the same case by each implementation
+    same_case: Sequence[tuple[JobRecord, Measurement]]  # the same case by each implementation
 
 
 def build_cell_row(path: str, record: JobRecord, measured: Measurement, context: CellContext) -> CellRow:
@@ -72,6 +72,7 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
     regime, level, roof_s = find_regime(measured, peak, gb_per_s, context.ceilings.memory)
     gpu_shares, cpu_shares = time_shares(measured, roof_s)
     exceeded = share_above_roof(measured, peak, gb_per_s)
+    doubt = _doubt(record, measured, context.kind, exceeded)
     return CellRow(
         **shared_fields(measured, CellKey),
         **copy_fields(measured, "overhead_s", "start_s", "sealed"),
@@ -97,9 +98,9 @@ def build_cell_row(path: str, record: JobRecord, measured: Measurement, context:
         sealed_gpu_time_error=prediction_error(sealed.gpu_time_s, gpu_s),
         sealed_regime_right=sealed.regime == regime if regime else None,
         **_fields_by_seals(measured, context, compute, memory),
-        speed_up=_speed_up(measured, context),
+        speed_up={} if doubt else _speed_up(measured, context),
         notes=_notes(record),
-        doubt=_doubt(record, measured, context.kind, exceeded),
+        doubt=doubt,
         record=path,
     )
 
@@ -246,16 +247,18 @@ def prediction_error(predicted_s: float | None, measured_s: float | None) -> flo
 
 
 def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]:
-    """The speed-up over each baseline of the operator, by its name.
+    """The speed-up over each baseline of the operator that is not in doubt, by its name.
 
     Graphs are compared with graphs alone: over single launches the lead of a graph is that of its launches.
     """
     runs_in_graph = context.about.runs_in_graph
     speed_ups = {}
-    for baseline in context.same_case:
+    for record, baseline in context.same_case:
         name = baseline.implementation
         launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
         if name not in context.about.baselines or name == measured.implementation or not launched_alike:
+            continue
+        if _doubt(record, baseline, context.kind, None):
             continue
         gpu, baseline_gpu = measured.gpu_time, baseline.gpu_time
         gpu_time_ratio = baseline_gpu.median_s / gpu.median_s if baseline_gpu and gpu else None
@@ -276,7 +279,7 @@ def _doubt(record: JobRecord, measured: Measurement, kind: DeviceKind, exceeded:
     on_cpu = is_record_disturbed(record, cpu.contention, measured.states, kind)
     return find_doubt(
         kind=kind,
-        samples=len(cpu.samples_s),
+        samples=min(len(time.samples_s) for time in (cpu, gpu) if time),
         throttled=cpu.all_throttled,
         disturbed=on_cpu or disturbance.is_disturbed(gpu.contention if gpu else None, (), "device"),
         impossible=exceeded is not None,

@@ -139,7 +139,7 @@ def _cells(results: Results, ceilings_by_device: Mapping[str, Ceilings]) -> Iter
             ceilings=ceilings_by_device[record.device],
             seal=results.device_seal(record.device),
             constants=results.constants(record.device, measurement.operator),
-            same_case=[other for *_, other in cells_by_case[case_key(record.device, measurement)]],
+            same_case=[other[1:] for other in cells_by_case[case_key(record.device, measurement)]],
         )
         yield build_cell_row(path, record, measurement, context)
 
