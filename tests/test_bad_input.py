@@ -55,6 +55,10 @@ HOST = {"memory_total_bytes": 8 * GIB, "memory_free_bytes": 8 * GIB, "last_level
 CASE, SMALL = "decode_attn: minigpt fp32 batch", "bandwidth.size_mib: 16 is too small for "
 LARGE = {"seq_lens": [1024, 10**8], "batch_sizes": [1, 8, 2], "dtypes": ["fp32"]}
 NO_SCOPE = {"decode_attn": {"scopes": ["block"], "implementations": ["fused", "numpy"]}}
+LARGER_THAN_HOST = {
+    "rmsnorm_matmul": {"hidden_sizes": [65536]},
+    "decode_attn": {"dtypes": ["fp16"], "seq_lens": [1 << 15]},
+}
 HUGE = "bandwidth.transfer_size_mib: 100000 needs 104,857,600,000 bytes on gpu0"
 HELD = {
     "products that do not fit": ({"peak_flops": {"size": 40_000, "dtypes": ["fp64"]}}, ["peak_flops.size: 40000 "]),
@@ -62,6 +66,7 @@ HELD = {
     "a quick run without the CPU": ({"effort": "quick", "bandwidth": {"size_mib": 16}}, ["bandwidth.size_mib: 16 is"]),
     "transfers that do not fit": ({"bandwidth": {"transfer_size_mib": 100_000}}, [HUGE]),
     "scopes that no implementation has": (NO_SCOPE, ["decode_attn.scopes: fused on gpu0: only core"]),
+    "what no CPU next to a GPU measures": (LARGER_THAN_HOST | {"row_norm": {"implementations": ["welford"]}}, []),
     "caches that neither memory holds": ({"decode_attn": LARGE}, [f"{CASE} 8, "] * 2),
 }
 

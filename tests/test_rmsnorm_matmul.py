@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from roofline.core.terms import UserError
 from roofline.devices.base import GpuLimits
-from roofline.devices.discovery import open_device
 from roofline.measure.operator_job import JobPlan, list_kernels, list_skipped, measure_job, predict_job
 from roofline.measure.protocol import TimingBudget
 from roofline.operators.base import Case, Job, count_rotation_copies
@@ -168,11 +167,11 @@ def test_a_wrong_result_is_found_where_some_outputs_are_compared(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [4100, 1 << 24])
-def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wrong):
+def test_a_hidden_size_of_a_wrong_multiple_or_beyond_the_memory_is_one_line(wrong, monkeypatch):
     section = {"dtypes": ["fp16"], "batch_sizes": [1], "hidden_sizes": [64, wrong]}
     with pytest.raises(UserError) as raised:
-        checked = settings.complete({"devices": ["cpu"], "rmsnorm_matmul": section})
-        machine_checks.choose_devices(checked, {"cpu": open_device("cpu").identity})
+        checked = settings.complete({"devices": ["gpu0"], "rmsnorm_matmul": section})
+        machine_checks.choose_devices(checked, {"gpu0": open_gpu(monkeypatch, free_bytes=1 << 36).identity})
     (line,) = raised.value.lines
     assert line.startswith("rmsnorm_matmul") and str(wrong) in line
 

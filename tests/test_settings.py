@@ -70,7 +70,7 @@ FILES = {
         ["line 2: the key 'devices'", "line 4: the key 'plot'"],
     ),
     "code": ("plot: !!python/object/apply:os.system [exit]\n", ["os.system"]),
-    "nothing": ("# all is commented out\n", ["empty"]),
+    "a list": ("- devices\n", ["list"]),
 }
 
 
@@ -86,6 +86,15 @@ def test_a_file_that_cannot_be_read_is_told_by_line(tmp_path, text, why):
 
 
 # ---------------------------------------------------------------- defaults and efforts
+
+
+def test_a_file_and_a_section_without_keys_have_the_defaults(tmp_path):
+    (tmp_path / "config.yaml").write_text("# all is commented out\n")
+    checked = [
+        complete(config).config.model_dump()
+        for config in ({}, read_file(tmp_path / "config.yaml"), {"peak_flops": None})
+    ]
+    assert checked[0] == checked[1] == checked[2]
 
 
 def budgets(checked) -> dict:

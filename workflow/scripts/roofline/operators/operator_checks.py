@@ -1,25 +1,33 @@
 """Whether an operator can be measured on the devices of a machine: what a user's own file may get wrong."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from roofline.core.dtypes import COMMON_DTYPE
 from roofline.devices.base import Identity
 from roofline.operators.base import Case, CompletedConfig, Operator
 from roofline.operators.drawing import DRAWN
 
 
-def check_operator(operator: Operator, config: CompletedConfig, identities: list[Identity]) -> list[str]:
+def check_operator(
+    operator: Operator, config: CompletedConfig, identities: list[Identity], compared_only: Collection[str] = ()
+) -> list[str]:
     """Return a line for each fault of an operator on these devices: those that it finds itself, implementations that no
     device has, jobs that cannot be measured, cases that do not fit. Each kind is looked for if the earlier ones are
-    absent. An exception in the user's code is a fault too."""
+    absent. An exception in the user's code is a fault too. Devices that are `compared_only` measure fp32 alone."""
     try:
         faults = operator.faults(config, identities)
         if operator.measured_with_ceilings or faults:
             return faults
         faults = _check_implementations(operator, config, identities) or _check_scopes(operator, config, identities)
         faults = faults or _check_jobs(operator, config)
-        return faults or [line for identity in identities for line in _check_memory(operator, config, identity)]
+        if faults:
+            return faults
+        cases = [case for job in operator.jobs(config) for case in job.cases]
+        compared = [case for case in cases if case.dtype == COMMON_DTYPE]
+        measured = [(one, compared if one.device in compared_only else cases) for one in identities]
+        return [line for identity, on_it in measured for line in _check_memory(operator, config, identity, on_it)]
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         file_name = Path(operator.path).name if operator.path else None
@@ -82,11 +90,14 @@ def _check_scopes(operator: Operator, config: CompletedConfig, identities: list[
     return faults
 
 
-def _check_memory(operator: Operator, config: CompletedConfig, identity: Identity) -> list[str]:
-    """Return a line for the largest case if it does not fit the device. Warm inputs do not rotate."""
-    cold = getattr(config, operator.rule).cache == "cold"
+def _check_memory(operator: Operator, config: CompletedConfig, identity: Identity, cases: Iterable[Case]) -> list[str]:
+    """Return a line for the largest case if it does not fit a device that computes it. Warm inputs do not rotate."""
+    settings = getattr(config, operator.rule)
+    if not operator.implementations_on(identity.kind, settings.implementations):
+        return []
+    cold = settings.cache == "cold"
     cache, free = identity.last_level_cache_bytes if cold else 0, identity.memory_free_bytes
-    needs = [(operator.memory_needed(case, cache), case) for job in operator.jobs(config) for case in job.cases]
+    needs = [(operator.memory_needed(case, cache), case) for case in cases]
     needed, case = max(needs, key=lambda need: need[0], default=(0, None))
     if needed <= free:
         return []

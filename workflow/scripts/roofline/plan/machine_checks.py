@@ -9,13 +9,13 @@ from roofline.core.levels import ALL_REDUCE, ARRAYS_NEEDED, PEER, TRANSFER_TARGE
 from roofline.core.terms import UserError, select_accelerators
 from roofline.core.units import MIB
 from roofline.devices.base import Identity
-from roofline.devices.discovery import level_name, memory_levels, unsupported_reason
+from roofline.devices.discovery import kind_from_name, level_name, memory_levels, unsupported_reason
 from roofline.measure import ncu
 from roofline.operators.operator_checks import check_operator
 from roofline.plan.config import Config
 from roofline.plan.own_predictions import read_own_predictions
 from roofline.plan.settings import Checked
-from roofline.plan.targets import RunPlan
+from roofline.plan.targets import RunPlan, measures_all
 
 MIN_CACHES = 2  # an array of fewer last-level caches is partly read from them
 
@@ -41,8 +41,11 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
             measured = ", ".join(devices)
             faults.append(f"operations: {operation.name}: {operation.device} is not measured; known: {measured}")
     faults += [f"devices: {fault}" for fault in sorted({identity.fault for identity in identities if identity.fault})]
+    measured_gpus = select_accelerators(devices, kind_from_name)
+    compared_only = [name for name in devices if not measures_all(config, measured_gpus, name)]
     for operator in checked.operators.values():
-        faults += check_operator(operator, config, identities)
+        measured_on = [one for one in identities if operator.compared or one.device not in compared_only]
+        faults += check_operator(operator, config, measured_on, compared_only)
     faults += _check_ceilings(config, [identity for identity in identities if not identity.fault])
     for identity in identities:
         faults += _check_bandwidth(config, identity, devices)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,8 @@ class RunPlan:
         ]
 
     def measures_all(self, device: str) -> bool:
-        """Return whether more is measured than comparing a CPU with a GPU needs. By default it is not on a CPU that has
-        a GPU next to it, nor with the effort `quick`."""
-        cpu_only = not self.gpus and self.config.effort != "quick"
-        return device in self.gpus or self.config.cpu == "all" or cpu_only
+        """Return whether more is measured than comparing a CPU with a GPU needs."""
+        return measures_all(self.config, self.gpus, device)
 
     def is_wanted(self, device: str, name: str) -> bool:
         """Return whether a dtype or a level is measured on a device."""
@@ -314,6 +312,12 @@ def timing(settings: Settings) -> dict[str, Any]:
 def files(record_names: Iterable[str]) -> list[str]:
     """Return the paths of these records."""
     return [f"{RESULTS}/{name}.json" for name in record_names]
+
+
+def measures_all(config: Config, gpus: Collection[str], device: str) -> bool:
+    """Return whether more is measured than comparing a CPU with a GPU needs. By default it is not on a CPU that has a
+    GPU next to it, nor with the effort `quick`."""
+    return device in gpus or config.cpu == "all" or (not gpus and config.effort != "quick")
 
 
 def devices_with(operator: Operator, config: Config, devices: Iterable[str]) -> list[str]:
