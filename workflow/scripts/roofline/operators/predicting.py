@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from roofline.core.terms import RegimeLevel, UserError
 from roofline.devices.base import PlannedDevice
 from roofline.operators.base import COLD_CACHE_MULTIPLE, Case, Implementation, Operator
 from roofline.records.seal_records import PredictionRecord, SealedEntry, prediction_code_sha256
@@ -23,7 +24,9 @@ def make_entry(cell: Implementation, scope: str | None, seals: Seals, cold: bool
     """Return what determines the prediction of a cell: counts, the names of its ceilings, costs and constants."""
     operator, device, case = cell.operator, cell.device, cell.case
     mix, cores, terms = operator.mix, cell.cores(scope), cell.costs(scope)
-    flops = operator.flops(case, scope)
+    flops, levels = operator.flops(case, scope), get_args(RegimeLevel)
+    if unknown := [level for level in cell.level_bytes(scope) if level not in levels]:
+        raise UserError(f"{operator.name}: level_bytes: {unknown[0]!r}; allowed: {', '.join(levels)}")
     traffic = operator.bytes(case, scope) if cold else cell.memory_bytes(scope)
     roof: dict[str, Any] = {"compute_ceiling": device.compute_ceiling_name(case.dtype, operator.unit)}
     if cold or traffic > device.last_level_cache_bytes or not operator.cached_when_warm:

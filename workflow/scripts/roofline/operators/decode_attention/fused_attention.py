@@ -222,7 +222,9 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
 
     @classmethod
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
-        size = case.shape["head_size"]
+        size, heads, kv_heads = (case.shape[name] for name in ("head_size", "heads", "kv_heads"))
+        if heads % kv_heads:
+            return f"{heads} heads for {kv_heads} of K/V, which is no whole number each"
         if case.dtype == FP8 and device.limits.capability < FP8_FROM:
             return "FP8 needs compute capability {}.{}".format(*FP8_FROM)
         return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"

@@ -31,6 +31,8 @@ class FusedRmsNormMatmul(unfused.TensorCoreImplementation):
     @classmethod
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         batch, hidden, limit = case.shape["batch"], case.shape["hidden"], hopper_gemm.MOST_NORMED
+        if hidden % hopper_gemm.SLICE_DEPTH:
+            return f"hidden {hidden}, which is not a multiple of {hopper_gemm.SLICE_DEPTH}"
         if device.is_hopper and hopper_gemm.kernel_takes_norm(batch) and hidden > limit:
             return f"hidden {hidden}; on Hopper it takes {limit} at most of up to {hopper_gemm.FEW_ROWS} rows"
         return super().unsupported(device, case)
