@@ -128,3 +128,13 @@ def test_each_predictor_is_judged_by_the_cells_that_it_has_next_to_the_model_on_
 def test_without_two_runs_of_one_card_two_cards_show_the_noise():
     assert "2 cards" in baselines([known_run("a", 1, CPU_S), known_run("b", 2, CPU_S)])["cpu_time", "repeat"].runs
     assert ("cpu_time", "repeat") not in baselines([known_run("a", 1, CPU_S)])
+
+
+def test_of_several_pairs_the_middle_one_shows_the_noise():
+    runs = [
+        known_run(card, day, slower(factor**day))
+        for card, factor in {"a": 2, "b": 1, "c": 1.1}.items()
+        for day in (1, 2)
+    ]
+    row = baselines(runs)["cpu_time", "repeat"]
+    assert (row.runs, row.times_close) == ("2 runs of 1 card, b", 3)

@@ -134,14 +134,23 @@ def _shift(cells: Mapping[str, CellRow], other: OtherModel) -> Seconds:
 
 
 def _find_pair(runs: Iterable[CardRun], cells: Mapping[str, CellRow]) -> Sequence[CardRun]:
-    """The two runs that share most cells: of one card, or if no card has two, of two cards; else none."""
+    """The two runs that share most cells: of one card, or if no card has two, of two cards; else none.
+
+    Of several such pairs it is the middle one by the number of times that agree.
+    """
 
     def count_shared(pair: Sequence[CardRun]) -> int:
         return len(cells.keys() & pair[0].values.keys() & pair[1].values.keys())
 
+    def count_close(pair: Sequence[CardRun]) -> int:
+        first, second = _medians(pair[:1]), _medians(pair[1:])
+        return score_times([(first[key], second[key]) for key in cells.keys() & first.keys() & second.keys()])[1]
+
     pairs = [pair for pair in combinations(runs, 2) if count_shared(pair)]
-    of_one_card = [pair for pair in pairs if pair[0].card_id == pair[1].card_id]
-    return max(of_one_card or pairs, key=count_shared, default=())
+    candidates = [pair for pair in pairs if pair[0].card_id == pair[1].card_id] or pairs
+    most_shared = max(map(count_shared, candidates), default=0)
+    alike = [pair for pair in candidates if count_shared(pair) == most_shared]
+    return sorted(alike, key=count_close)[len(alike) // 2] if alike else ()
 
 
 def _count_runs(runs: Iterable[CardRun], cells: Mapping[str, CellRow]) -> str:
