@@ -15,7 +15,7 @@ from roofline.api import figure_style as style
 
 COLOURS = {"l1": LEVEL_COLOURS["l1"], "l2": LEVEL_COLOURS["l2"], "memory": LEVEL_COLOURS["hbm"]}
 DRAWN_KERNELS, NUMBERED_KERNELS = 60, 12
-NOTHING_DRAWN = "No kernel of the report has FLOPs, time and traffic together."
+NOTHING_DRAWN = "No kernel has FLOPs, time and traffic together."
 EXPLANATION = (
     "A dot for each level that is known, at its FLOPs per byte, in the colour of its slope, the larger the more time. "
     "A dot on its slope, or on the line of its dtype, is at that ceiling. What has no FLOPs is in the table alone."

@@ -13,6 +13,8 @@ import roofline.api as api
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
+# Of the time: what was not counted cannot take longer than a start of half of it, nor than roofs of nearly all of it.
+DECISIVE_SHARES = {"overhead": 0.5, "compute": 0.9, "memory": 0.9}
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 # Of two numbers in a register; compilers have it convert and make constants too.
 PACKED_PIPE = ("cuda_core", next(name for name, row in api.DTYPES.items() if row.numbers_per_instruction > 1))
@@ -223,8 +225,8 @@ def rate_launches(
 def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complete: bool) -> dict[str, str | None]:
     """Return the fields of a `Placed` on what limits a launch.
 
-    `complete` says that no count is missing. The regime is None if the time is unknown, or if no roof explains it
-    while a count or a ceiling is missing.
+    `complete` says that no count is missing. The regime is None if the time is unknown, or if what is known leaves room
+    for a count or a ceiling that is missing.
     """
     compute = find_slowest(roof for roof in roofs if roof.level == "compute")
     memory = find_slowest(roof for roof in roofs if roof.level != "compute")
@@ -234,6 +236,8 @@ def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complet
     has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
     if regime == "implementation" and not (complete and has_all_ceilings):
         regime = None  # a count is missing, and the others explain too little
+    elif regime and not complete and max(start_s or 0.0, compute_s, memory_s) < DECISIVE_SHARES[regime] * mean_s:
+        regime = None  # what was not counted may take longer
     limit = {"compute": compute, "memory": memory}.get(regime)
     return {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 

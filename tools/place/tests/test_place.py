@@ -73,6 +73,13 @@ def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability)
     assert set(metrics) <= set(ncu_counts.collect_command(capability).split("--metrics ")[1].split()[0].split(","))
 
 
+@pytest.mark.parametrize(("seconds", "regime"), [(0.6, None), (0.95, "compute")])
+def test_of_a_launch_whose_traffic_is_unknown_compute_is_the_limit_only_near_its_roof(seconds, regime):
+    roof = placing.LaunchRoof("compute", "fp16", 1.0, seconds)
+    assert placing.find_limit(1.0, [roof], None, complete=False)["regime"] == regime
+    assert placing.find_limit(1.0, [roof], None, complete=True)["regime"] == "compute"
+
+
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
     moved = 1e-3 * CEILINGS["hbm_read"].gb_per_s * 1e9
     (kernel,) = placed(memory_read_bytes=moved, l2_bytes=moved, l1_bytes=moved).kernels
