@@ -315,14 +315,15 @@ def describe_speed(steps: Steps) -> str:
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(step.largest_batch for step in step_by_context.values()):
-        return f"{lines}It does not fit: the weights alone take {weights}."
+        sequence = api.capacity(first.card_cache_bytes // first.batch)
+        return f"{lines}It does not fit: weights take {weights}, and K/V of one sequence {sequence}."
     else:
         batches = {api.count_words(at, "token"): step.largest_batch or 0 for at, step in step_by_context.items()}
         rooms = [f"{api.count_words(batch, 'sequence')} of {tokens}" for tokens, batch in batches.items()]
         lines += f"Weights take {weights} and leave room for {' or '.join(rooms)}; an engine needs a few GB of it. "
     compute_bound = [step for step in step_by_context.values() if step.compute_bound_batch]
     if not compute_bound:
-        return f"{lines}Memory-bound at every batch that fits."
+        return f"{lines}Not compute-bound at any batch that fits."
     starts = [f"batch {step.compute_bound_batch} (context {step.context})" for step in compute_bound]
     return f"{lines}Compute-bound from {api.join_words(starts)}."
 
@@ -341,7 +342,8 @@ def describe_split(by_cards: Steps) -> str:
     lines += f"In a step, the cards exchange {all_reduces} all-reduces of {api.capacity(all_reduce_bytes)} and "
     lines += f"{api.capacity(gather_bytes)} of logits, and do nothing else meanwhile."
     if link := first.card.link:
-        lines += f" Estimates: {START_S * 1e6:g} us, and {api.number(link.gb_per_s)} GB/s, {link.origin}."
+        rate = f"{api.number(link.gb_per_s)} GB/s, {link.origin}"
+        lines += f" Estimates of all-reduces: {START_S * 1e6:g} us, and {rate}."
     return lines
 
 

@@ -12,7 +12,8 @@ from roofline.api import figure_style as style
 from roofline.api import group_by, number
 
 CONTEXT_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-LEGEND = "Hollow: does not fit the memory. Experts by uniform routing; dashed: the fewest. Cross: measured."
+HOLLOW, CROSS = "Hollow: does not fit the memory.", "Cross: measured."
+DASHED = "Experts by uniform routing; dashed: the fewest."
 HEAD_PT, PANEL_PT, AXIS_PT = 78.0, 190.0, 52.0
 
 
@@ -20,7 +21,9 @@ HEAD_PT, PANEL_PT, AXIS_PT = 78.0, 190.0, 52.0
 def draw_speeds(steps: Sequence[Steps], measured: MeasuredSteps) -> Figure:
     """Return the picture of a model's `steps` on each card, with a cross for each measured step."""
     height = HEAD_PT + len(steps) * (PANEL_PT + AXIS_PT)
-    figure = style.new_titled_figure(height, f"Decode speed of {steps[0][0].model.name}: upper bound", [LEGEND])
+    model = steps[0][0].model
+    legend = [HOLLOW, *([DASHED] if model.has_routed_experts else []), *([CROSS] if measured else [])]
+    figure = style.new_titled_figure(height, f"Decode speed of {model.name}: upper bound", [" ".join(legend)])
     margins = style.subplot_margins(height, top=HEAD_PT, bottom=AXIS_PT) | {"hspace": AXIS_PT / PANEL_PT}
     grid = figure.subplots(len(steps), 1, squeeze=False, gridspec_kw=margins)
     for axes, card_steps in zip(grid.flat, steps, strict=True):
