@@ -96,7 +96,7 @@ def without_later_fields(derived, archived):
 
 # Of later rules than the archive's: the cause of an error, a share of the model's next to one of the user's, and ranks.
 CAUSE, RANKS = {"cause", "cause_s", "cause_reason"}, {"rank", "rank_at_worst"}
-EXPLAINED_ANEW = CAUSE | RANKS | {"fraction_of_compute_peak_error"}
+EXPLAINED_ANEW = CAUSE | RANKS | {"fraction_of_compute_peak_error", "baselines"}
 
 
 def without_explanations(derived: Any) -> Any:

@@ -37,7 +37,7 @@ LESS = {
 # The parts of the question of each paragraph; in place of all of them it may say why none is known.
 ANSWERS = {
     "Not this one|No compute ceiling": ("reference GEMM", "is (not )?confirmed", "Repeats|Not yet"),
-    "No operator|No share|Shares of a roof": ("of the memory slope", r"% of the \w+ peak", "bought|One implementation"),
+    "No operator|No share|Shares of a roof": ("of the memory slope", r"% of the \w+ peak", "bought|gain of another"),
     "No ratio": ("attained TFLOPS differ", "bandwidths (differ|is unknown)", "What took the difference", "PCIe"),
 }
 DOUBT = {"doubt": "disturbed"}

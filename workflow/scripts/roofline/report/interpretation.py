@@ -18,7 +18,7 @@ from roofline.report.report_model import (
     reliable_share,
     select_measured,
 )
-from roofline.report.words import Headline, find_headline
+from roofline.report.words import NARROWEST, Headline, find_headline
 from roofline.table.quantities import WIDE
 from roofline.table.rows import CellRow, Roofline, case_key
 from roofline.table.standing import FEWEST_CARDS
@@ -60,21 +60,24 @@ def _trust(report: ReportView) -> dict:
     reads_name = reads.name if reads else None
     under_reads = [cell for cell in cells if cell.shown_regime == "memory" and cell.memory_ceiling == reads_name]
     on_slope = [cell for cell in under_reads if reliable_share(cell) >= CONFIRMING_SHARE]
+    slope_exceeded = reads_name in device.exceeded_slopes
     headlines = [find_headline(row) for row in (*named, reads) if row and not row.doubt]
     of_this_card = [row for row in headlines if row.spreads and row.spreads.runs_of == "this card"]
     bursts = [Headline(row.name, row.standing, row.spreads) for row in sound]
+    parted = [row.sustained for row, _ in loads if row.sustained]
     ranked = [(row, row.sustained_standing) for row, _ in loads]
     return {
         "report": report,
         "unit": unit,
-        "sustained": join_words(f"{number(sustained)} in {ceiling.name}" for ceiling, sustained in loads),
-        "half_widths": [row.sustained.half_width for row, _ in loads if row.sustained and row.sustained.half_width],
-        "cycles": [row.sustained.part_count for row, _ in loads if row.sustained and row.sustained.part_count],
+        "sustained": join_words(f"{number(scale * sustained)} in {ceiling.name}" for ceiling, sustained in loads),
+        "half_widths": [max(load.half_width, NARROWEST) for load in parted if load.half_width],
+        "parts": [load.part_count for load in parted if load.part_count],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
         "reasons": throttle_reasons_text(reason for ceiling, _ in loads for reason in ceiling.throttle_reasons),
         "gaps": [1 - reliable_share(cell) for cell in reference_gemms],
-        "slope": max(on_slope, key=reliable_share, default=None),
+        "slope": None if slope_exceeded else max(on_slope, key=reliable_share, default=None),
+        "slope_exceeded": slope_exceeded,
         "within_run": max((gemm.repeat_spread for gemm in sound if gemm.repeat_spread is not None), default=None),
         "runs": _widest(of_this_card or headlines, "between_runs"),
         "cards": _widest(_of_enough_cards(headlines), "between_cards"),
@@ -103,12 +106,14 @@ def _kernels(report: ReportView) -> dict:
     usual = [operator for operator in memory_bound if operator.about.usual_share_of_peak]
     main = max(usual or memory_bound, key=lambda operator: len(operator.cells), default=None)
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
-    measured = [cell for operator in device.operators for cell in operator.cells]
+    cells = [cell for operator in device.operators for cell in operator.cells]
+    measured = [cell for cell in cells if not cell.no_roof_reason]
     facts = {
         "device": device,
         "table": table,
         "operator": main,
         "measured": len(measured),
+        "no_roof_reason": cells[0].no_roof_reason if cells and not measured else None,
         "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
         "doubted": sum(bool(cell.doubt or cell.roof_doubt) for cell in measured),
         "others": join_words(f"{table.title_with_scope(cell)} {percent(reliable_share(cell))}" for cell in best_cells),
@@ -117,7 +122,7 @@ def _kernels(report: ReportView) -> dict:
 
 
 def _of_operator(operator: OperatorView, device: DeviceView, table: Roofline) -> dict:
-    cells = operator.fastest_cells
+    cells = [cell for cell in operator.fastest_cells if cell.lower_ceiling == "memory"]
     ridges = _ridge_points(cells, device)
     by_series = group_by(cells, table.series)
     series = [_describe_series(name, of_series, ridges) for name, of_series in by_series.items()]
@@ -190,6 +195,7 @@ def _cores(device: DeviceView) -> dict:
         "device": device,
         "reads": pairs.get("read"),
         "gains": gains,
+        "exceeded": bool(device.exceeded_slopes),
         "partial_reads": sorted(partial_reads, key=lambda ceiling: ceiling.cores),
     }
 

@@ -96,6 +96,12 @@ class DeviceView:
     faulty: bool  # a failed check makes all of its figures doubtful, not only those of a few records
 
     @property
+    def exceeded_slopes(self) -> set[str | None]:
+        """The names of the memory ceilings that a cell exceeds: they are too low, or a cache held its data."""
+        cells = [cell for operator in self.operators for cell in operator.cells if cell.doubt == "impossible"]
+        return {cell.memory_ceiling for cell in cells if cell.lower_ceiling == "memory"}
+
+    @property
     def is_cpu(self) -> bool:
         """True for the CPU, false for a GPU."""
         return not DEVICE_TRAITS[self.row.device_kind].accelerator

@@ -6,7 +6,7 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
-from roofline.core.formatting import axis_value_text, mark_doubtful, number, percent
+from roofline.core.formatting import axis_value_text, flops_rate_text, mark_doubtful, number, percent
 from roofline.core.grouping import group_by
 from roofline.core.levels import DRIVER_COPY, LEVEL_TITLES, MAIN_MEMORY
 from roofline.core.terms import CACHE_LEVELS, DeviceKind, order_devices
@@ -250,7 +250,7 @@ def _dot(cell: CellRow, label: Label, roofline: Roofline, colour: str | None) ->
 
 def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
     """The label of a cell in the picture of its operator: 16384 x 1024: 3054 GFLOPS, 2.0x naive."""
-    text = f"{roofline.label(cell)}: {number(1e3 * _height(cell))} GFLOPS"
+    text = f"{roofline.label(cell)}: {flops_rate_text(_height(cell))}"
     for baseline, gain in list(cell.speed_up.items())[-1:]:
         text += f", {number(gain.gpu_time_ratio or gain.cpu_time_ratio)}x {baseline}"
     return Label(text)

@@ -26,6 +26,7 @@ SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 NOT_COMPARED = "nothing measured to compare with"
 SMALL_ALL_REDUCE, CLOSE_SHARE = 16 * KIB, 0.15
+NARROWEST = 1e-4  # an interval that is shown; narrower ones are rounded up to it
 SHOWN_AS_FACTOR = 9.995  # errors from here on
 RANKED_MEMORY = tuple(main_memory_ceiling("gpu", mix) for mix in ("read", "copy"))  # next to the GEMMs
 
@@ -62,21 +63,22 @@ def format_sustained(ceiling: rows.ComputeCeiling, scale: float = 1) -> str:
 
 def format_interval(load: rows.LoadRow | None) -> str:
     """Return half of the 95 % interval of a load's rate, " ± 0.42 %"; empty if it is not known."""
-    return f" ± {percent(load.half_width)}" if load and load.half_width is not None else ""
+    return f" ± {percent(max(load.half_width, NARROWEST))}" if load and load.half_width is not None else ""
 
 
 def format_limits(ceiling: rows.ComputeCeiling | rows.MemoryCeiling) -> str:
     """Return NVML's throttle reasons under load, with what the load lost against the burst: power cap (-16 %); empty if
     there are none."""
     words = throttle_reasons_text(ceiling.throttle_reasons)
-    if words and ceiling.kind == "compute" and ceiling.sustained_tflops:
+    if words and ceiling.kind == "compute" and ceiling.sustained_tflops and not ceiling.doubt:
         lost = 1 - ceiling.sustained_tflops / ceiling.burst_tflops
-        words += f" (-{percent(lost)})" if lost > 0 else " (-0 %)"
+        is_clear = ceiling.sustained is None or lost > (ceiling.sustained.half_width or 0.0)
+        words += f" (-{percent(lost)})" if is_clear and lost > 0 else " (no loss shown)"
     return f"{words}, throughout" if ceiling.all_throttled and words else words
 
 
 def describe_standing(roofline: rows.Roofline, device: str) -> str:
-    """Return the ranks of a device among known cards of its model; empty if there are none.
+    """Return the ranks of a device among known cards of its model, of figures that two or more others have.
 
     Of a GEMM under load it is the sustained rate that is ranked. Where fewer cards have GEMMs that are measured as
     these are, their number is given too.
@@ -84,7 +86,7 @@ def describe_standing(roofline: rows.Roofline, device: str) -> str:
     """
     gemms = [find_headline(row) for row in roofline.compute_ceilings(device) if row.workload == "gemm"]
     memory = [find_headline(row) for row in roofline.memory_ceilings(device) if row.name in RANKED_MEMORY]
-    ranked = [(name, standing) for name, standing, _ in gemms + memory if standing]
+    ranked = [(name, standing) for name, standing, _ in gemms + memory if standing and standing.others >= 2]
     if not ranked:
         return ""
     ranks = "; ".join(f"{name} {format_rank(standing)}" for name, standing in ranked)
@@ -183,11 +185,12 @@ def describe_limit(cell: rows.CellRow) -> str:
     """Return what sets a cell's time: memory: hbm; mixed: 48 % at the rate of hbm, 31 % not explained; - if unknown."""
     if not cell.regime:
         return "-"
-    shares = cell.gpu_time_shares
+    shares = cell.gpu_time_shares or cell.cpu_time_shares
     if cell.shown_regime == cell.regime or not shares:
         return regime_key(cell.regime, cell.regime_level)
     level = f"at the rate of {cell.regime_level or cell.regime}"
-    parts = {level: shares.roof, "launch and start": shares.overhead, "not explained": shares.rest}
+    overhead = "launch and start" if cell.gpu_time_shares else "calls"
+    parts = {level: shares.roof, overhead: shares.overhead, "not explained": shares.rest}
     by_share = sorted(parts.items(), key=lambda part: -part[1])
     named = ", ".join(f"{percent(share)} {name}" for name, share in by_share if share >= SHOWN_SHARE)
     return f"{cell.shown_regime}: {named}"
@@ -242,7 +245,7 @@ def format_bandwidth(ceiling: rows.MemoryCeiling) -> str:
 
 
 def describe_all_reduces(roofline: rows.Roofline, device: str) -> list[str]:
-    """Return two lines for each pair whose record is the device's: times next to NCCL's, then what was predicted."""
+    """Return the lines of each pair whose record is the device's: times next to NCCL's, then what was predicted."""
     lines = []
     for row in roofline.all_reduces:
         if row.device == device:
@@ -253,12 +256,13 @@ def describe_all_reduces(roofline: rows.Roofline, device: str) -> list[str]:
             words = f"{capacity(small.size_bytes)} {mark_doubtful(duration(small.time_s), small.doubt)}"
             words += f" (NCCL {', '.join(nccl)})" if nccl else ""
             words += f", {capacity(large.size_bytes)} {mark_doubtful(number(large.gb_per_s), large.doubt)} GB/s"
-            shares = [f"{percent(large.fraction_of_bound)} of the link"] if large.fraction_of_bound else []
+            share = None if large.doubt else large.fraction_of_bound
+            shares = [f"{percent(share)} of the link"] if share else []
             if large.nccl_graph_time_s:
                 shares.append(f"NCCL {number(large.size_bytes / large.nccl_graph_time_s / 1e9)}")
             words += f" ({', '.join(shares)})" if shares else ""
             lines.append(f"all-reduce with {row.peer}, bf16: {words}")
-            lines.append(f"  {_describe_all_reduce_details(row)}")
+            lines += [f"  {details}"] if (details := _describe_all_reduce_details(row)) else []
     return lines
 
 

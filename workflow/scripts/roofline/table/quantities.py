@@ -36,7 +36,6 @@ class Quantity(NamedTuple):
     device: str  # its key in that run, such as gpu0
     record: str | None  # below results/
     doubt: Doubt | None  # why the value is not to be relied on
-    samples: int | None = None  # how many timed samples it is the median of; None if not known
     inputs: str | None = None  # operands, where a record has them
     modal: bool = False  # whether the host sets its pace, so that it may settle at one of several levels
 
@@ -56,8 +55,8 @@ def list_quantities(roofline: Roofline) -> list[Quantity]:
 
 
 def _issue_quantity(row: InstructionRoofline) -> Quantity:
-    rate, common = row.warp_instructions_per_s / 1e9, copy_fields(row, *COMMON) | {"samples": row.sample_count}
-    return Quantity("issue", "instruction issue", "issue", rate, "G warp instructions/s", **common)
+    rate = row.warp_instructions_per_s / 1e9
+    return Quantity("issue", "instruction issue", "issue", rate, "G warp instructions/s", **copy_fields(row, *COMMON))
 
 
 def _all_reduce_quantities(roofline: Roofline) -> Iterator[Quantity]:
@@ -65,9 +64,7 @@ def _all_reduce_quantities(roofline: Roofline) -> Iterator[Quantity]:
 
     def make_quantity(device: str, key: str, name: str, row: AllReduceRow, size: AllReduceSize) -> Quantity:
         key, name = f"{key}/{size.size_bytes}", f"{name}, {capacity(size.size_bytes)}"
-        return Quantity(
-            key, name, "link", size.gb_per_s, "GB/s", device, row.record, size.doubt, samples=size.sample_count
-        )
+        return Quantity(key, name, "link", size.gb_per_s, "GB/s", device, row.record, size.doubt)
 
     for row in roofline.all_reduces:
         for size in row.sizes:
@@ -82,10 +79,10 @@ def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantit
     common = copy_fields(row, *COMMON)
     if row.kind == "memory":
         kind: QuantityKind = "pageable" if row.host_memory == "pageable" else levels.level_medium(row.level)
-        yield Quantity(row.name, row.name, kind, row.gb_per_s, "GB/s", **common, samples=row.sample_count)
+        yield Quantity(row.name, row.name, kind, row.gb_per_s, "GB/s", **common)
         return
     unit, common = flops_unit(row.name), common | {"inputs": row.inputs}
-    yield Quantity(row.name, row.name, "burst", row.burst_tflops, unit, **common, samples=row.sample_count)
+    yield Quantity(row.name, row.name, "burst", row.burst_tflops, unit, **common)
     if row.sustained_tflops:
         key, name = f"{row.name}/sustained", f"{row.name} sustained"
         yield Quantity(key, name, "sustained", row.sustained_tflops, unit, **common)
@@ -94,7 +91,7 @@ def _ceiling_quantities(row: ComputeCeiling | MemoryCeiling) -> Iterator[Quantit
 def _cell_quantities(cell: CellRow, roofline: Roofline) -> Iterator[Quantity]:
     """Yield the GPU time, if there is one, and the CPU time, in which the host has its part."""
     key, name = cell_key(cell), roofline.full_name(cell)
-    common = copy_fields(cell, *COMMON) | {"samples": cell.sample_count}
+    common = copy_fields(cell, *COMMON)
     if cell.gpu_time_s:
         yield Quantity(f"{key}/gpu_time", f"{name}, GPU time", "gpu_time", cell.gpu_time_s * 1e6, TIME_UNIT, **common)
     if cell.cpu_time_s:

@@ -361,7 +361,9 @@ class CellRow(CellKeyRow):
     sealed_cpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
     sealed_gpu_time_error: float | None = Field(default=None, description="a fraction: predicted over measured, less 1")
     sealed_regime_right: bool | None = None
-    cause: Cause | None = Field(default=None, description="of most of the sealed CPU time's error; null within 1 %")
+    cause: Cause | None = Field(
+        default=None, description="of the sealed CPU time's error, the largest one; null within 1 %"
+    )
     cause_s: float | None = Field(default=None, description="what that adds to the sealed CPU time")
     cause_reason: str | None = Field(default=None, description="what was measured of it, and assumed; null if no datum")
     speed_up: dict[str, SpeedUp] = Field(description="over the operator's baselines on the same device and case")

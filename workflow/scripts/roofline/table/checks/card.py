@@ -143,7 +143,7 @@ def check_holds(evidence: Evidence) -> Outcome | None:
     drift, dtype, slowed = min(long, key=lambda load: load[0])
     hottest = max((load.temperature_c for *_, load in long if load.temperature_c is not None), default=None)
     limit = evidence.device.hardware.get("slowdown_temperature_c")
-    words = f"{dtype} changed by {percent(drift)} in {slowed.duration_s:.0f} s"
+    words = f"{dtype} changed by {100 * drift:+.2g} % in {slowed.duration_s:.0f} s"
     words += f", at most {hottest:.0f} degrees Celsius" if hottest is not None else ""
     is_hot = limit and hottest is not None and hottest > limit - MARGIN_C
     if -drift > MOST_RATE_LOSS:
