@@ -233,7 +233,7 @@ def _name_dots(axes: Axes, dots: Sequence[Dot], lines: np.ndarray, texts: np.nda
     for (dot, point), label, box in zip(labelled, labels, boxes, strict=True):
         if box:
             end, colour = nearest_point(box, point), dot.colour or dtype_colour(dot.cell.dtype)
-            if np.hypot(end[0] - point[0], end[1] - point[1]) > 9:
+            if np.hypot(end[0] - point[0], end[1] - point[1]) > 8:
                 axes.plot(*zip(point, end, strict=True), color=colour, lw=0.6, zorder=2.5, transform=look["transform"])
             text_colour = style.mix_colours(colour, style.INK, 0.3)
             axes.text(box[0], (box[1] + box[3]) / 2, label, color=text_colour, zorder=5, **look)
