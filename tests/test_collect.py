@@ -99,9 +99,11 @@ def test_a_cell_is_compared_with_the_baselines_of_its_own_case():
     assert (set(plain.speed_up), set(simple.speed_up)) == ({"simple"}, {"plain"})
     assert alone.speed_up == of_cpu.speed_up == {}, "no baseline was measured of this case"
     assert (on_cpu.speed_up["plain"].cpu_time_ratio, on_cpu.speed_up["plain"].gpu_time_ratio) == (close(4), None)
-    few = cell("gpu0", 2e-2, implementation="few").model_copy(update={"gpu_time": timing(1e-2, interval=False)})
-    doubtful = verified(operator_record("gpu0", gpu[0], few, operator=info)).operators[1]
-    assert (doubtful.doubt, doubtful.speed_up) == ("few samples", {})
+    few = gpu[1].model_copy(update={"gpu_time": timing(1e-2, interval=False)})
+    above_roof = cell("gpu0", 1e-4, 1e-4)
+    *doubtful, sound = verified(D2D, operator_record("gpu0", above_roof, few, gpu[2], operator=info)).operators
+    assert [row.doubt for row in doubtful] == ["impossible", "few samples"]
+    assert doubtful[1].speed_up == sound.speed_up == {}, "neither of a doubtful time, nor over one"
     graph = cell("gpu0", 1e-2, 1e-2, implementation="fused_graph", graph=True)
     *launched, in_graph = verified(operator_record("gpu0", *gpu, graph, operator=info)).operators
     assert in_graph.speed_up == {} != launched[2].speed_up, "its lead over single launches would be the launches'"

@@ -104,9 +104,10 @@ def test_device_time_is_of_a_fourth_of_the_steps_within_half_of_the_budget(step_
     assert timing.timed_by != protocol.CALLER_METHOD
 
 
-def test_device_time_has_the_samples_of_an_interval_where_the_callers_has():
-    long = caller(10.0, 1000).model_copy(update={"samples_s": [10.0] * 9})
-    assert len(protocol.time_device(FakeDevice(), always(10.0), long, time_budget_s=1.0).samples_s) == 7
+@pytest.mark.parametrize(("step_s", "requested"), [(10.0, 1000), (1e-6, 20)])
+def test_device_time_has_the_samples_of_an_interval_where_the_callers_has(step_s, requested):
+    several = caller(step_s, requested).model_copy(update={"samples_s": [step_s] * 9})
+    assert len(protocol.time_device(FakeDevice(), always(step_s), several, time_budget_s=1.0).samples_s) == 7
 
 
 @given(st.lists(st.floats(1e-7, 10), min_size=1), st.integers(2, 128))

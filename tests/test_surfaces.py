@@ -31,13 +31,22 @@ LESS = {
     "no memory ceiling": [GPU_PEAK, BARE],
     "no compute ceiling": [HBM, BARE],
     "a small CPU": [CPU_PEAK, DRAM, operator_record("cpu", cell("cpu", 1e-1))],
+    "warm cells": [
+        GPU_PEAK,
+        HBM,
+        operator_record("gpu0", cell("gpu0", 1e-3, 0.5e-3, cache="warm", memory_ceilings=[])),
+    ],
     "too few samples": [peak_record("gpu0", "fp32", 55, interval=False), HBM],
     "a dtype that the card lacks": [skipped_peak("gpu0", "bf16", "it needs 8.0"), HBM],
 }
 # The parts of the question of each paragraph; in place of all of them it may say why none is known.
 ANSWERS = {
     "Not this one|No compute ceiling": ("reference GEMM", "is (not )?confirmed", "Repeats|Not yet"),
-    "No operator|No share|Shares of a roof": ("of the memory slope", r"% of the \w+ peak", "bought|gain of another"),
+    "No operator|No share.*(warm|sound)|Shares of a roof": (
+        "of the memory slope",
+        r"% of the \w+ peak",
+        "bought|gain of another",
+    ),
     "No ratio": ("attained TFLOPS differ", "bandwidths (differ|is unknown)", "What took the difference", "PCIe"),
 }
 DOUBT = {"doubt": "disturbed"}

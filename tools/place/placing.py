@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum
+from math import fsum, inf
 from typing import Any
 
 import ncu_counts
@@ -13,8 +13,8 @@ import roofline.api as api
 LOCKED = 0.95  # of a ceiling's clock: below it a kernel ran at another clock, by more than clocks wander
 PASSED_BY = 0.5  # of what the L2 moves: less through the L1 means that the rest passes it by, as loads by TMA do
 MOSTLY = 0.9  # of the bytes: from this on traffic counts as reads alone, or as writes alone
-# Of the time: what was not counted cannot take longer than a start of half of it, nor than roofs of nearly all of it.
-DECISIVE_SHARES = {"overhead": 0.5, "compute": 0.9, "memory": 0.9}
+# Of the time: what is missing cannot take longer than a start of half of it, nor than roofs of nearly all of it.
+DECISIVE_SHARES = {"overhead": 0.5, "compute": 0.9, "memory": 0.9, "implementation": inf}
 CACHES = {"l1": "l1_bytes", "l2": "l2_bytes"}
 # Of two numbers in a register; compilers have it convert and make constants too.
 PACKED_PIPE = ("cuda_core", next(name for name, row in api.DTYPES.items() if row.numbers_per_instruction > 1))
@@ -233,11 +233,9 @@ def find_limit(mean_s: Number, roofs: list[LaunchRoof], start_s: Number, complet
     compute_s, memory_s = (roof.least_s if roof else 0.0 for roof in (compute, memory))
     bounds = {"start_s": start_s, "compute_s": compute_s, "memory_s": memory_s}
     regime = api.classify_regime(cpu_time_s=mean_s, gpu_time_s=None, **bounds) if mean_s else None
-    has_all_ceilings = all(roof.ceiling is not None for roof in roofs)
-    if regime == "implementation" and not (complete and has_all_ceilings):
-        regime = None  # a count is missing, and the others explain too little
-    elif regime and not complete and max(start_s or 0.0, compute_s, memory_s) < DECISIVE_SHARES[regime] * mean_s:
-        regime = None  # what was not counted may take longer
+    is_whole = complete and all(roof.ceiling is not None for roof in roofs)
+    if regime and not is_whole and max(start_s or 0.0, compute_s, memory_s) < DECISIVE_SHARES[regime] * mean_s:
+        regime = None  # what is missing may take longer
     limit = {"compute": compute, "memory": memory}.get(regime)
     return {"regime": regime, "limited_by": limit and limit.ceiling, "limited_at": limit and limit.level}
 

@@ -78,6 +78,8 @@ def test_of_a_launch_whose_traffic_is_unknown_compute_is_the_limit_only_near_its
     roof = placing.LaunchRoof("compute", "fp16", 1.0, seconds)
     assert placing.find_limit(1.0, [roof], None, complete=False)["regime"] == regime
     assert placing.find_limit(1.0, [roof], None, complete=True)["regime"] == "compute"
+    unrated = placing.LaunchRoof("l2", None, 1.0)
+    assert placing.find_limit(1.0, [roof, unrated], None, complete=True)["regime"] == regime
 
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():

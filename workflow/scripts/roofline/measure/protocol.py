@@ -125,10 +125,10 @@ def time_device(
 ) -> Timing | None:
     """Return the GPU time of a fourth of the steps, since it varies little; None on a synchronous device.
 
-    They fit half of the budget, except LEAST_SAMPLES of them where the caller took as many.
+    They fit half of the budget, except LEAST_SAMPLES of them, or as many as the caller took.
     """
-    requested = max(1, caller.requested // 4)
-    least_samples = min(requested, len(caller.samples_s), LEAST_SAMPLES)
+    least_samples = min(len(caller.samples_s), LEAST_SAMPLES)
+    requested = max(least_samples, caller.requested // 4)
     count = max(least_samples, min(requested, int(time_budget_s / 2 / caller.median_s)))
 
     def time_block() -> Timing | None:

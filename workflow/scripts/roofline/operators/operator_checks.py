@@ -17,17 +17,19 @@ def check_operator(
     device has, jobs that cannot be measured, cases that do not fit. Each kind is looked for if the earlier ones are
     absent. An exception in the user's code is a fault too. Devices that are `compared_only` measure fp32 alone."""
     try:
-        faults = operator.faults(config, identities)
-        if operator.measured_with_ceilings or faults:
-            return faults
-        faults = _check_implementations(operator, config, identities) or _check_scopes(operator, config, identities)
-        faults = faults or _check_jobs(operator, config)
-        if faults:
+        if operator.measured_with_ceilings:
+            return _check_ceilings(operator, config, identities, compared_only)
+        if faults := operator.faults(config, identities):
             return faults
         cases = [case for job in operator.jobs(config) for case in job.cases]
-        compared = [case for case in cases if case.dtype == COMMON_DTYPE]
-        measured = [(one, compared if one.device in compared_only else cases) for one in identities]
-        return [line for identity, on_it in measured for line in _check_memory(operator, config, identity, on_it)]
+        compared = [case for case in cases if case.dtype == COMMON_DTYPE] if operator.compared else []
+        cases_on = {one.device: compared if one.device in compared_only else cases for one in identities}
+        measured_on = [identity for identity in identities if cases_on[identity.device]]
+        faults = _check_implementations(operator, config, measured_on) or _check_scopes(operator, config, measured_on)
+        faults = faults or _check_jobs(operator, config)
+        return faults or [
+            line for one in measured_on for line in _check_memory(operator, config, one, cases_on[one.device])
+        ]
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         file_name = Path(operator.path).name if operator.path else None
@@ -35,6 +37,18 @@ def check_operator(
         if not lines:
             raise
         return [f"operators: {operator.path}, line {lines[-1]}: {type(error).__name__}: {error}"]
+
+
+def _check_ceilings(
+    operator: Operator, config: CompletedConfig, identities: Iterable[Identity], compared_only: Collection[str]
+) -> list[str]:
+    """Return a line for each fault of an operator measured with the ceilings, in their dtypes on each device."""
+    dtypes, faults = config.peak_flops.dtypes, []
+    for identity in identities:
+        on_it = [dtype for dtype in dtypes if dtype == COMMON_DTYPE or identity.device not in compared_only]
+        peak_flops = config.peak_flops.model_copy(update={"dtypes": on_it})
+        faults += operator.faults(config.model_copy(update={"peak_flops": peak_flops}), [identity])
+    return faults
 
 
 def _check_jobs(operator: Operator, config: CompletedConfig) -> list[str]:

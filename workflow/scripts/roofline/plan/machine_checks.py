@@ -44,11 +44,10 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
     measured_gpus = select_accelerators(devices, kind_from_name)
     compared_only = [name for name in devices if not measures_all(config, measured_gpus, name)]
     for operator in checked.operators.values():
-        measured_on = [one for one in identities if operator.compared or one.device not in compared_only]
-        faults += check_operator(operator, config, measured_on, compared_only)
+        faults += check_operator(operator, config, identities, compared_only)
     faults += _check_ceilings(config, [identity for identity in identities if not identity.fault])
     for identity in identities:
-        faults += _check_bandwidth(config, identity, devices)
+        faults += _check_bandwidth(config, identity, devices, needs_level=identity.device not in compared_only)
     if faults:
         raise UserError(faults)
     return list(devices)
@@ -76,12 +75,14 @@ def _check_ceilings(config: Config, identities: Sequence[Identity]) -> list[str]
     return faults
 
 
-def _check_bandwidth(config: Config, identity: Identity, devices: Sequence[str]) -> list[str]:
-    """Return a line if the device has none of the levels, for arrays that a cache would keep, and for those that do not
-    fit the device."""
+def _check_bandwidth(config: Config, identity: Identity, devices: Sequence[str], *, needs_level: bool) -> list[str]:
+    """Return a line if the device has none of the levels and needs one, for arrays that a cache would keep, and for
+    those that do not fit the device."""
     settings, size, free = config.bandwidth, config.bandwidth.size_mib, identity.memory_free_bytes
     levels = {level_name(name) for name in memory_levels(identity.device, devices)}.intersection(settings.levels)
     if not levels:
+        if not needs_level:
+            return []
         asked, known = ", ".join(settings.levels), ", ".join(memory_levels(identity.device))
         return [f"bandwidth.levels: {identity.device} has none of {asked}; it has {known}"]
     if ALL_REDUCE in levels and PEER not in levels:

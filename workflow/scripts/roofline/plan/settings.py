@@ -37,12 +37,11 @@ def read_file(path: Path | str) -> dict:
     """Return the content of a configuration file. Raises UserError if it is missing, malformed or not a mapping."""
     try:
         config = read_yaml(path)
-        config = {} if config is None else config  # each key is optional
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if not isinstance(config, dict):
-        kind = type(config).__name__
-        raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is a {kind}")
+        content = "empty" if config is None else f"a {type(config).__name__}"
+        raise UserError(f"{path}: should be a mapping of keys to values, such as 'devices: auto', but is {content}")
     return config
 
 
@@ -55,11 +54,11 @@ def complete(config: Mapping) -> Checked:
     A key without a value has its default, as a section does whose keys are all comments.
     Raises UserError with all errors of the configuration, a line for each.
     """
-    config = {name: value for name, value in config.items() if value is not None}
-    paths = config.get("operators", [])
+    paths = config.get("operators") or []
     are_paths = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
     operators = registry.collect_operators(dict.fromkeys(paths) if are_paths else [])
     model = config_model(operators)
+    config = {key: value for key, value in config.items() if value is not None or key not in model.model_fields}
     try:
         checked = model.model_validate(config)
     except ValidationError as error:

@@ -70,7 +70,7 @@ def _trust(report: ReportView) -> dict:
         "report": report,
         "unit": unit,
         "sustained": join_words(f"{number(scale * sustained)} in {ceiling.name}" for ceiling, sustained in loads),
-        "half_widths": [max(load.half_width, NARROWEST) for load in parted if load.half_width],
+        "half_widths": [max(load.half_width, NARROWEST) for load in parted if load.half_width is not None],
         "parts": [load.part_count for load in parted if load.part_count],
         "bursts": join_words(f"{number(scale * ceiling.burst_tflops)} in {ceiling.name}" for ceiling in sound),
         "fall": max((ceiling.burst_tflops / sustained for ceiling, sustained in loads), default=1) - 1,
@@ -108,13 +108,16 @@ def _kernels(report: ReportView) -> dict:
     best_cells = [operator.best_cell for operator in device.operators if operator.best_cell and operator is not main]
     cells = [cell for operator in device.operators for cell in operator.cells]
     measured = [cell for cell in cells if not cell.no_roof_reason]
+    below_ridge = [cell for cell in measured if cell.lower_ceiling == "memory"]
     facts = {
         "device": device,
         "table": table,
         "operator": main,
         "measured": len(measured),
-        "no_roof_reason": cells[0].no_roof_reason if cells and not measured else None,
-        "below_ridge": sum(cell.lower_ceiling == "memory" for cell in measured),
+        "no_roof_reason": None
+        if below_ridge
+        else next((one.no_roof_reason for one in cells if one.no_roof_reason), None),
+        "below_ridge": len(below_ridge),
         "doubted": sum(bool(cell.doubt or cell.roof_doubt) for cell in measured),
         "others": join_words(f"{table.title_with_scope(cell)} {percent(reliable_share(cell))}" for cell in best_cells),
     }

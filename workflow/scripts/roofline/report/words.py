@@ -25,6 +25,7 @@ from roofline.table.scores import score_predictions
 SHOWN_SHARE = 0.005  # of a time, from which a part of it is named
 DOUBTS = "disturbed, throttled, too few samples, or contradicted"  # what * means
 NOT_COMPARED = "nothing measured to compare with"
+FEWEST_OTHERS = 2  # known cards that a median is shown of
 SMALL_ALL_REDUCE, CLOSE_SHARE = 16 * KIB, 0.15
 NARROWEST = 1e-4  # an interval that is shown; narrower ones are rounded up to it
 SHOWN_AS_FACTOR = 9.995  # errors from here on
@@ -66,19 +67,27 @@ def format_interval(load: rows.LoadRow | None) -> str:
     return f" ± {percent(max(load.half_width, NARROWEST))}" if load and load.half_width is not None else ""
 
 
+def find_loss(ceiling: rows.ComputeCeiling) -> float | None:
+    """Return the share of the burst that is lost under load; None if it is within the interval of the rate."""
+    if not ceiling.sustained_tflops:
+        return None
+    lost = 1 - ceiling.sustained_tflops / ceiling.burst_tflops
+    uncertain = (ceiling.sustained and ceiling.sustained.half_width) or 0.0
+    return lost if lost > uncertain else None
+
+
 def format_limits(ceiling: rows.ComputeCeiling | rows.MemoryCeiling) -> str:
     """Return NVML's throttle reasons under load, with what the load lost against the burst: power cap (-16 %); empty if
     there are none."""
     words = throttle_reasons_text(ceiling.throttle_reasons)
     if words and ceiling.kind == "compute" and ceiling.sustained_tflops and not ceiling.doubt:
-        lost = 1 - ceiling.sustained_tflops / ceiling.burst_tflops
-        is_clear = ceiling.sustained is None or lost > (ceiling.sustained.half_width or 0.0)
-        words += f" (-{percent(lost)})" if is_clear and lost > 0 else " (no loss shown)"
+        lost = find_loss(ceiling)
+        words += f" (-{percent(lost)})" if lost else " (no loss shown)"
     return f"{words}, throughout" if ceiling.all_throttled and words else words
 
 
 def describe_standing(roofline: rows.Roofline, device: str) -> str:
-    """Return the ranks of a device among known cards of its model, of figures that two or more others have.
+    """Return the ranks of a device among known cards of its model; empty if there are none.
 
     Of a GEMM under load it is the sustained rate that is ranked. Where fewer cards have GEMMs that are measured as
     these are, their number is given too.
@@ -86,7 +95,7 @@ def describe_standing(roofline: rows.Roofline, device: str) -> str:
     """
     gemms = [find_headline(row) for row in roofline.compute_ceilings(device) if row.workload == "gemm"]
     memory = [find_headline(row) for row in roofline.memory_ceilings(device) if row.name in RANKED_MEMORY]
-    ranked = [(name, standing) for name, standing, _ in gemms + memory if standing and standing.others >= 2]
+    ranked = [(name, standing) for name, standing, _ in gemms + memory if standing]
     if not ranked:
         return ""
     ranks = "; ".join(f"{name} {format_rank(standing)}" for name, standing in ranked)
@@ -119,10 +128,11 @@ class Headline(NamedTuple):
 
 
 def find_headline(ceiling: rows.Ceiling) -> Headline:
-    """Return the figure by which a ceiling is ranked."""
+    """Return the figure by which a ceiling is ranked; without its standing among fewer than FEWEST_OTHERS cards."""
+    name, standing, spreads = ceiling.name, ceiling.standing, ceiling.spreads
     if ceiling.kind == "compute" and ceiling.sustained_tflops:
-        return Headline(f"{ceiling.name} sustained", ceiling.sustained_standing, ceiling.sustained_spreads)
-    return Headline(ceiling.name, ceiling.standing, ceiling.spreads)
+        name, standing, spreads = f"{name} sustained", ceiling.sustained_standing, ceiling.sustained_spreads
+    return Headline(name, standing if standing and standing.others >= FEWEST_OTHERS else None, spreads)
 
 
 def describe_runs(ceilings: Iterable[rows.Ceiling]) -> str:

@@ -258,7 +258,9 @@ def _speed_up(measured: Measurement, context: CellContext) -> dict[str, SpeedUp]
         launched_alike = runs_in_graph(name) == runs_in_graph(measured.implementation)
         if name not in context.about.baselines or name == measured.implementation or not launched_alike:
             continue
-        if _doubt(record, baseline, context.kind, None):
+        compute, memory = context.ceilings.find(baseline.compute_ceiling, baseline.memory_ceilings)
+        peak, gb_per_s = compute.tflops if compute else None, memory.gb_per_s if memory else None
+        if _doubt(record, baseline, context.kind, share_above_roof(baseline, peak, gb_per_s)):
             continue
         gpu, baseline_gpu = measured.gpu_time, baseline.gpu_time
         gpu_time_ratio = baseline_gpu.median_s / gpu.median_s if baseline_gpu and gpu else None
