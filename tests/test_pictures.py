@@ -6,7 +6,7 @@ import pytest
 from pictures import crossed_texts, dots_of, overlapping_texts, reference, texts_of, texts_outside, words_of
 from records_factory import bandwidth_record, peak_record, verified
 
-from roofline.core.formatting import capacity, number, percent
+from roofline.core.formatting import capacity, flops_rate_text, number, percent
 from roofline.report import load_figure, operator_figure, roofline_figure, sweep_figure
 from roofline.report.figure_style import CROSSED, styled
 from roofline.report.palette import markers_of_kinds
@@ -118,7 +118,7 @@ def test_row_normalisation_is_a_roofline_labelled_with_its_rates():
     shown = [text.get_text() for text, _ in texts_of(figure)]
     for cell in RUN.operators:
         if cell.operator == "row_norm" and cell.device == "gpu0":
-            rate = f"{RUN.label(cell)}: {number(1e3 * cell.attained_tflops)} GFLOPS"
+            rate = f"{RUN.label(cell)}: {flops_rate_text(cell.attained_tflops)}"
             gains = [f"{number(gain.gpu_time_ratio)}x {baseline}" for baseline, gain in cell.speed_up.items()]
             assert any(text.startswith(rate) and (not gains or gains[-1] in text) for text in shown)
 
