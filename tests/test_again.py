@@ -73,7 +73,6 @@ def test_a_record_whose_measurement_failed_is_put_back(results):
 
 
 def test_a_stale_record_is_not_kept(results):
-    """It was measured with other settings."""
     write(record(1), RECORD)
     again.copy_aside(RESULTS, [str(RECORD)], stale=[str(RECORD)])
     write(record(2), RECORD)

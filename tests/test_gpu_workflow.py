@@ -86,7 +86,6 @@ def test_counters_start_after_the_seals_and_a_new_cell_does_not_count_again(gpu_
 
 
 def test_a_disturbed_level_is_measured_again_with_what_its_job_measures(gpu_run, tmp_path):
-    """Their new records are not better."""
     run = GpuRun(Path(shutil.copytree(gpu_run.root, tmp_path / "checkout", symlinks=True)))
     path, table = run.results / "roofline.json", run.read("roofline.json")
     before = {path: sha256 for path, (_, sha256) in run.files("gpu0").items()}

@@ -59,9 +59,8 @@ def test_decode_attention_is_labelled_with_its_shares_of_the_roof_and_of_the_pea
 
 def test_the_labs_own_dots_are_drawn_next_to_the_fastest_and_look_the_same_on_every_card():
     dots = build_content(RUN, "gpu0", choose_dots(RUN, "gpu0")).dots
-    by_cupy = {
-        (dot.cell.operator, dot.cell.dtype): dot for dot in dots if dot.cell.implementation in ("cupy.matmul", "eager")
-    }
+    of_cupy = [dot for dot in dots if dot.cell.implementation in ("cupy.matmul", "eager")]
+    by_cupy = {(dot.cell.operator, dot.cell.dtype): dot for dot in of_cupy}
     assert {("gemm", "fp16"), ("gemm", "fp32"), ("decode_attention", "fp16")} <= {*by_cupy}
     assert by_cupy["decode_attention", "fp16"].label.endswith("%")
     kinds = [dot.kind for dot in dots]
@@ -79,10 +78,8 @@ def test_it_can_be_read_at_900_pixels(rows):
 
 def test_slopes_near_one_another_have_names_apart():
     rates = {"dram_copy": 39.3, "dram_read": 30.8, "dram_read_one_core": 18}
-    ceilings = [ceiling for ceiling in RUN.ceilings if not ceiling.name.startswith("dram")]
-    for ceiling in RUN.ceilings:
-        if ceiling.name in rates:
-            ceilings.append(ceiling.model_copy(update={"gb_per_s": rates[ceiling.name]}))
+    slopes = [row.model_copy(update={"gb_per_s": rates[row.name]}) for row in RUN.ceilings if row.name in rates]
+    ceilings = [row for row in RUN.ceilings if not row.name.startswith("dram")] + slopes
     figure = roofline_figure.draw_roofline(RUN.model_copy(update={"ceilings": ceilings}), "cpu")
     assert overlapping_texts(figure) == []
 
@@ -93,10 +90,8 @@ def test_a_doubted_cell_is_crossed_and_has_no_share(block, share):
     run = verified(peak_record("cpu", "fp32", 1.5, chosen_at=block), bandwidth_record("cpu", dram_read=100))
     (dot,) = build_content(run, "cpu", choose_dots(run, "cpu")).dots
     assert dot.label.endswith("%") == share
-    crosses = [
-        dot for dot in dots_of(roofline_figure.draw_roofline(run, "cpu")) if dot.get_marker() == CROSSED["marker"]
-    ]
-    assert bool(crosses) == bool(dot.cell.doubt)
+    markers = [drawn.get_marker() for drawn in dots_of(roofline_figure.draw_roofline(run, "cpu"))]
+    assert (CROSSED["marker"] in markers) == bool(dot.cell.doubt)
 
 
 # ---------------------------------------------------------------- operators

@@ -39,7 +39,6 @@ def test_each_job_has_its_reason_with_changed_values_and_few_files(run: Run):
 
 
 def test_a_corrupt_result_and_what_follows_are_planned(run: Run):
-    """Its time says nothing of it."""
     path, times = run.results / PEAK, (run.results / PEAK).stat()
     path.write_bytes(path.read_bytes()[:200])
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

@@ -124,10 +124,6 @@ def test_a_record_that_was_replaced_together_with_its_hash_is_refused(tmp_path):
     with unpacked(NEWEST) as root:
         shutil.copytree(root / "results", card / "results")
     program = CHECKOUT / "workflow/commands/verify.py"
-    own = card.rename(card.with_name("of-ones-own"))
-    done = subprocess.run([sys.executable, "-P", program, own], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and "not the files" not in done.stdout, "what is not listed is not judged"
-    own.rename(card)
     record, manifest = card / "results/gpu0/peak_flops/fp16.json", card / "results/manifest.json"
     old = file_sha256(record)
     record.write_text(record.read_text().replace('"burst_tflops": 8', '"burst_tflops": 9'))

@@ -131,10 +131,7 @@ def test_without_two_runs_of_one_card_two_cards_show_the_noise():
 
 
 def test_of_several_pairs_the_middle_one_shows_the_noise():
-    runs = [
-        known_run(card, day, slower(factor**day))
-        for card, factor in {"a": 2, "b": 1, "c": 1.1}.items()
-        for day in (1, 2)
-    ]
+    factors = {"a": 2, "b": 1, "c": 1.1}
+    runs = [known_run(card, day, slower(factors[card] ** day)) for card in factors for day in (1, 2)]
     row = baselines(runs)["cpu_time", "repeat"]
     assert (row.runs, row.times_close) == ("2 runs of 1 card, b", 3)

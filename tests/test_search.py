@@ -69,7 +69,6 @@ def failing(ways, error, after=0):
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("place", range(3))
 def test_a_way_that_is_refused_is_skipped_and_named(place, after):
-    """Whether it is refused as it warms up or later."""
     ways = [(1e-3,), (2e-3,), (3e-3,)]
     found, searched, _ = tried(*ways, step_of=failing([ways[place]], UnsupportedError("not supported"), after))
     assert found == [(way, way[0]) for way in ways if way != ways[place]]

@@ -78,7 +78,6 @@ def test_the_figure_is_of_what_counts(rates):
 
 @pytest.mark.parametrize("why", [HEAT, BRAKE])
 def test_points_under_heat_and_the_power_brake_are_set_apart(why):
-    """They are a part of what counts, and left out of it."""
     clocks, watts, reasons = [1500] * 40 + [1450] * 20, [700] * 40 + [680] * 20, [POWER_CAP] * 40 + [why] * 20
     found = summary(curve([600.0] * 40 + [580.0] * 20, clocks, watts, reasons))
     assert (found.tflops, found.sm_clock_mhz, found.power_w) == (pytest.approx(600), 1500, 700)
