@@ -32,7 +32,7 @@ def draw_instructions(roofline: Roofline) -> Figure:
         style.print_head(figure, top, f"Instruction roofline: {roofline.devices[row.device].name}", [_subtitle(row)])
         panel = top - TITLE_HEIGHT
         margins = style.subplot_margins(height, top=height - panel, bottom=panel - PLOT_HEIGHT, right=LEGEND_WIDTH)
-        _paint(figure.subplots(gridspec_kw=margins), row)
+        _paint(figure.subplots(gridspec_kw=margins), row, roofline)
         top -= INSTRUCTION_PANEL
     style.print_lines(figure, top - style.LINE + 8, caption)
     return figure
@@ -43,7 +43,7 @@ def _subtitle(row: InstructionRoofline) -> str:
     return f"{issue_rate_text(row.warp_instructions_per_s)} issued{share}"
 
 
-def _paint(axes: Axes, row: InstructionRoofline) -> None:
+def _paint(axes: Axes, row: InstructionRoofline, roofline: Roofline) -> None:
     """Paint rates in G warp instructions per second over warp instructions per transaction."""
     peak, slopes = row.warp_instructions_per_s / 1e9, {k: v / 1e9 for k, v in row.transactions_per_s.items()}
     dots = [
@@ -69,10 +69,10 @@ def _paint(axes: Axes, row: InstructionRoofline) -> None:
     for wall in row.walls:
         rate = wall.requests_per_s / 1e9
         axes.plot(1 / wall.transactions_per_request, rate, **_wall_style(wall.pattern), zorder=3.5)
-    markers = assign_in_turn(map(_kernel_name, row.kernels))
+    markers = assign_in_turn(_kernel_name(kernel, roofline) for kernel in row.kernels)
     for kernel, level, x, y in dots:
         colour = LEVEL_COLOURS[level]
-        axes.plot(x, y, **style.dot_style(colour, markers[_kernel_name(kernel)]) | {"mew": 0.8}, zorder=4)
+        axes.plot(x, y, **style.dot_style(colour, markers[_kernel_name(kernel, roofline)]) | {"mew": 0.8}, zorder=4)
         if kernel.active_lanes is not None and kernel.active_lanes < 0.95 * LANES_PER_WARP:
             active = kernel.active_lanes / LANES_PER_WARP
             axes.plot([x, x], [y * active, y], color=colour, lw=1.0, zorder=3.9)
@@ -83,8 +83,8 @@ def _wall_style(pattern: str) -> style.Look:
     return {"marker": WALL_MARKERS[pattern], "color": WALL_COLOUR, "ls": "none", "ms": 8, "mew": 1.4}
 
 
-def _kernel_name(kernel: PlacedKernel) -> str:
-    return ", ".join(filter(None, [kernel.operator.replace("_", " "), kernel.implementation]))
+def _kernel_name(kernel: PlacedKernel, roofline: Roofline) -> str:
+    return ", ".join(filter(None, [roofline.title(kernel.operator), kernel.implementation]))
 
 
 def _entries(row: InstructionRoofline, markers: Mapping[str, str]) -> Iterable[Line2D]:
