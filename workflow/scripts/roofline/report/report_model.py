@@ -15,7 +15,7 @@ from roofline.operators.about import About
 from roofline.report.pyramid import PyramidLayer, build_pyramid
 from roofline.table import rows
 from roofline.table.rows import CellRow, CheckResult, ComputeCeiling, DeviceRow, MemoryCeiling, Result, Roofline, Score
-from roofline.table.scores import score_predictions
+from roofline.table.scores import score_predictions, select_judged
 
 CODE = ("workflow/", "Snakefile")
 WORST_PREDICTIONS = 5  # by name
@@ -223,10 +223,10 @@ def build_report(table: Roofline, source: Source = UNKNOWN_SOURCE, elapsed_s: Jo
     names = order_devices(table.devices, lambda name: table.devices[name].device_kind)
     devices = [_device(name, table) for name in names]
     predicted = select_sealed(select_measured(table.operators))
-    sound = [cell for cell in predicted if not (cell.doubt or cell.roof_doubt)]
-    worst = sorted(sound, key=error_factor, reverse=True)
+    judged = select_sealed(select_measured(select_judged(table.operators)))
+    worst = sorted(judged, key=error_factor, reverse=True)
     first, last = devices[0], devices[-1]  # GPUs are first, the CPU is last
-    compared = last.is_cpu and not first.is_cpu
+    compared = last.is_cpu and not first.is_cpu and not (first.faulty or last.faulty)
     return ReportView(
         table=table,
         devices=devices,

@@ -252,7 +252,7 @@ def _rate_label(cell: CellRow, roofline: Roofline) -> Label:
     """The label of a cell in the picture of its operator: 16384 x 1024: 3054 GFLOPS, 2.0x naive."""
     text = f"{roofline.label(cell)}: {flops_rate_text(_height(cell))}"
     for baseline, gain in list(cell.speed_up.items())[-1:]:
-        text += f", {number(gain.gpu_time_ratio or gain.cpu_time_ratio)}x {baseline}"
+        text += f", {number(gain.cpu_time_ratio)}x {baseline}"
     return Label(text)
 
 
@@ -324,7 +324,9 @@ def _series_label(cells: Sequence[CellRow], series: Sequence[CellRow], roofline:
     if len(sizes) > 2 and len(sizes) == within:
         places = [f"{places[0]}–{places[-1]}"]
     name = about.picture.replace("_", " ")
-    words = ", ".join(filter(None, [f"{name} {roofline.series(first)}", f"{about.axis.symbol} {', '.join(places)}"]))
+    words = ", ".join(
+        filter(None, [f"{name} {roofline.series(first)}".strip(), f"{about.axis.symbol} {', '.join(places)}"])
+    )
     dtype = "" if roofline.ceiling(first.device, first.dtype) else f"{first.dtype} "
     shares = _format_span(cell.reliable_fraction_of_roof for cell in cells)
     peak_shares = _format_span(_peak_shares(cells, roofline)) if about.usual_share_of_peak else ""

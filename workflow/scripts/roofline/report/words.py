@@ -368,7 +368,7 @@ def format_prediction_errors(errors: rows.PredictionErrors | None) -> str:
 
 def format_failures(failed: Iterable[rows.CheckResult]) -> list[str]:
     """Return a line for each failed check, as pictures and commands show it."""
-    return [f"FAIL, {check.device}: {check.reason}" for check in failed]
+    return [f"FAIL, {check.device}: {check.check} ({check.reason})" for check in failed]
 
 
 def describe_skipped(roofline: rows.Roofline, device: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The consistency of figures with each other: roofs, seals, counters, and a CPU's ceilings."""
 
-from roofline.core.formatting import percent
+from roofline.core.formatting import count_words, percent
 from roofline.core.terms import DEVICE_TRAITS, shorten_lines
 from roofline.table.checks.judge import DISTURBED, Evidence, Outcome, register_check
 from roofline.table.rows import USERS, Ceiling, Counted
@@ -23,9 +23,16 @@ def check_below_roofs(evidence: Evidence) -> Outcome:
     above = [(cell, share) for cell in impossible if (share := cell.fraction_of_exceeded_ceiling)]
     if not above:
         shares = [cell.reliable_fraction_of_roof for cell in cells if cell.reliable_fraction_of_roof is not None]
-        return Outcome("pass" if shares else "not_applicable", f"{len(shares)} cells", max(shares, default=None), 1)
+        return Outcome(
+            "pass" if shares else "not_applicable", count_words(len(shares), "cell"), max(shares, default=None), 1
+        )
     on_gpu = DEVICE_TRAITS[evidence.device.device_kind].accelerator
-    words = _join_first([f"{evidence.table.full_name(cell)} at {percent(share)} of its roof" for cell, share in above])
+    words = _join_first(
+        [
+            f"{evidence.table.full_name(cell)} at {percent(share)} of its roof{' by GPU time' if on_gpu else ''}"
+            for cell, share in above
+        ]
+    )
     if any(cell.operator == USERS for cell, _ in above):
         words += "; are its numbers in `operations` right?"
     elif not on_gpu:
@@ -43,7 +50,7 @@ def check_verified(evidence: Evidence) -> Outcome:
     unknown = sum(not (cell.regime or cell.no_roof_reason) for cell in cells)
     if unknown:
         errors.append(f"{unknown} of {len(cells)} cells have no regime, since a ceiling was not measured")
-    return Outcome("fail" if errors else "pass", _join_first(errors) or f"{len(cells)} cells")
+    return Outcome("fail" if errors else "pass", _join_first(errors) or count_words(len(cells), "cell"))
 
 
 @register_check(COUNTED, of_cpus=True)
