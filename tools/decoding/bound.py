@@ -207,7 +207,7 @@ def bound_steps(
     for context in contexts:
         largest_batch = find_largest_batch(shard, context, cache_format, card.memory_bytes)
         last = LARGEST_BATCH if largest_batch is None else largest_batch
-        compute_bound_batch = find_compute_bound(shard, card, context, cache_format, last)
+        compute_bound_batch = find_compute_bound(split, card, context, cache_format, last)
         for batch in batches:
             expected = step_operations(shard, batch, context, cache_format, expected=True)
             fewest = step_operations(shard, batch, context, cache_format)
@@ -245,12 +245,12 @@ def find_largest_batch(model: Model, context: int, cache: NumberFormat, memory_b
     return max(0, memory_bytes - model.weight_bytes) // model.sequence_bytes(context, cache)
 
 
-def find_compute_bound(model: Model, card: CardLimits, context: int, cache: NumberFormat, last: int) -> int | None:
-    """Return the smallest compute-bound batch; None if every batch up to the `last` is memory-bound."""
+def find_compute_bound(split: SplitModel, card: CardLimits, context: int, cache: NumberFormat, last: int) -> int | None:
+    """Return the smallest compute-bound batch; None if memory or exchanges limit every one up to the `last`."""
 
     def is_compute_bound(batch: int) -> bool:
-        operations = step_operations(model, batch, context, cache, expected=True)
-        return bound_step(operations, card.burst).limited_by == "compute"
+        operations = step_operations(split.shard, batch, context, cache, expected=True)
+        return bound_step(operations, card.burst, split.exchange_s(card.link, batch, batch)).limited_by == "compute"
 
     return find_batch(is_compute_bound, 1, last)
 

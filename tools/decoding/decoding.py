@@ -110,7 +110,7 @@ def answer(arguments: Namespace) -> list[str]:
     if arguments.cards:
         for card in cards:
             by_cards = bound_by_cards(model, card, batches[0], contexts[0], cache_format)
-            lines.append(describe_split(by_cards))
+            lines += [describe_split(by_cards)] if card.link else []
             shown = {*SHOWN_CARDS, *arguments.cards}
             tables.append(speed_tables.build_split_table([step for step in by_cards if step.cards in shown]))
     paragraphs = map(api.wrap_for_terminal, dict.fromkeys(lines))  # cards may share a line
@@ -315,8 +315,11 @@ def describe_speed(steps: Steps) -> str:
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(step.largest_batch for step in step_by_context.values()):
-        sequence = api.capacity(first.card_cache_bytes // first.batch)
-        return f"{lines}It does not fit: weights take {weights}, and K/V of one sequence {sequence}."
+        sequence, kept = (
+            api.capacity(first.card_cache_bytes // first.batch),
+            "K/V and state" if model.state_bytes else "K/V",
+        )
+        return f"{lines}It does not fit: weights take {weights}, and {kept} of one sequence {sequence}."
     else:
         batches = {api.count_words(at, "token"): step.largest_batch or 0 for at, step in step_by_context.items()}
         rooms = [f"{api.count_words(batch, 'sequence')} of {tokens}" for tokens, batch in batches.items()]
@@ -361,6 +364,8 @@ def describe_model(step: DecodeStepBound) -> str:
     for dtype in dict.fromkeys(number_format.product_dtype for number_format in formats):
         if (substitute := card.burst.substitute_dtype(dtype)) != dtype:
             lines += f"; {dtype} products limited by {substitute}"
+    if any(number_format.name == "fp4" for number_format in formats):
+        lines += "; fp4 is multiplied in 16 bits: tensor cores for fp4 (Blackwell) may exceed what compute limits here"
     if model.assumed_defaults:
         lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed_defaults.items())}"
     return f"{lines}. Source: {model.source}."

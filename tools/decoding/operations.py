@@ -26,8 +26,8 @@ def step_operations(model: Model, batch: int, context: int, cache: NumberFormat,
     """Return every operation of a decode step that reads weights or K/V.
 
     The step is of `batch` sequences of `context` tokens, the new one among them. The experts read are the fewest that
-    a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations, the
-    FLOPs of norms, K/V of the new token.
+    a batch can use, or those `expected` under uniform routing. What stays on the chip is left out: activations and the
+    FLOPs of norms. K/V of the new token are written once.
     """
     return _list_operations(model, batch, 1, context - 1, cache, expected=expected, absorbed=True, headed=1)
 
@@ -74,7 +74,10 @@ def _list_operations(
         if attention.state_bytes:  # read if there is one, and written
             moved_bytes = (2 if cached else 1) * batch * attention.state_bytes
             flops = 2 * attention.state_multiply_adds * tokens
-            operations.append(ModelOperation("state", "state", moved_bytes, flops, attention.state_dtype))
+            dtype = (
+                attention.state_dtype if absorbed else model.tables[0].format.product_dtype
+            )  # a prefill is in chunks
+            operations.append(ModelOperation("state", "state", moved_bytes, flops, dtype))
     operations += [_make_operation(vector, vector.bytes) for vector in model.vectors]
     operations.append(_make_product(model.head, batch * headed, expected))
     return [replace(operation, count=count) for operation, count in Counter(operations).items()]

@@ -168,11 +168,12 @@ def describe_speculation(steps: Steps, speculation: Speculation) -> str:
     speed = f"{speed} expected by uniform routing" if first.model.has_routed_experts else f"at most {speed}"
     lines = f" Speculation ({given}): {speed}, {number(rate / first.tokens_per_s)} times as many."
     ranges: dict[str, None] = {}
-    for step in (step for step in steps if step.largest_batch != 0):
+    fitting = [step for step in steps if step.largest_batch != 0]
+    for step in (step for step in fitting if step.speculation_gains_from):
         last = f"to {step.speculation_loses_from - 1}" if step.speculation_loses_from else "or more"
-        batches = f"batch {step.speculation_gains_from} {last}" if step.speculation_gains_from else "none"
-        ranges[f"{batches} (context {step.context})"] = None
-    return f"{lines} Of the batches that fit, it is faster at {join_words(ranges)}." if ranges else lines
+        ranges[f"batch {step.speculation_gains_from} {last} (context {step.context})"] = None
+    gains = f"it is faster at {join_words(ranges)}" if ranges else "it is faster at none"
+    return f"{lines} Of the batches that fit, {gains}." if fitting else lines
 
 
 # ---------------------------------------------------------------- training

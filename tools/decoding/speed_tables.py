@@ -135,7 +135,8 @@ def build_split_table(splits: Sequence[DecodeStepBound]) -> api.MarkdownTable:
         row["largest batch"] = "unknown" if step.largest_batch is None else str(step.largest_batch)
         row["exchange"] = api.duration(step.exchange_s) if step.exchange_s else "-"
         row["all-reduces"] = step.exchange_origin or "-"
-        rows.append(row | {"step at least": api.duration(step.bound.seconds), **_format_speeds(step)})
+        speeds = {head.replace("M tokens", "M tokens of steps"): text for head, text in _format_speeds(step).items()}
+        rows.append(row | {"step at least": api.duration(step.bound.seconds), **speeds})
     return api.drop_empty_columns(list(rows[0]), [list(row.values()) for row in rows], left_columns=0)
 
 

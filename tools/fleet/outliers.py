@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from roofline.api import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Run, card_id, group_by
+from roofline.api import CARD_QUANTITY_KINDS, PAIR_KEY_PREFIXES, Run, card_id, count_words, group_by
 
 FEWEST_CARDS = 5  # of which a figure is judged
 MADS, LEAST = 3 * 1.4826, 0.03  # below the median by more than the larger of both is slow
@@ -89,7 +89,7 @@ def build_fleet(runs: Mapping[str, Run], missing: Mapping[str, str]) -> Fleet:
         slow = list(dict.fromkeys(outlier.figure for outlier in outliers if outlier.card in cards))
         reasons = [f"slow in {', '.join(slow)}"] if slow else []
         if count < usual_count:
-            reasons.append(f"{count} cards, and most nodes have {usual_count}")
+            reasons.append(f"{count_words(count, 'card')}, and most nodes have {usual_count}")
         if reasons:
             failing[node] = "; ".join(reasons)
     passing = [node for node in runs if node not in failing]

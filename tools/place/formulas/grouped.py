@@ -44,7 +44,7 @@ def fused_experts_work(call: Call) -> CallWork:
     width = tokens.dims[-1]
     inner = columns if second.dims[2] == columns else columns // 2
     weights_bytes = (first.bytes + second.bytes) * min(1.0, rows / experts)
-    shape = f"{tokens.dims[0]} tokens, {chosen.dims[-1]} of {experts} experts, {width} x {inner}"
+    shape = f"at most {tokens.dims[0]} tokens, {chosen.dims[-1]} of {experts} experts, {width} x {inner}"
     dtype = product_dtype(call, first if has_product_dtype(first) else tokens)
     flops = 2 * rows * width * (columns + inner)
     return CallWork(flops, weights_bytes + tokens.bytes + chosen.bytes, tokens.bytes, dtype, True, shape)

@@ -63,10 +63,13 @@ def product_work(
 
 @formula("mm", "bmm", "mv", "addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_", "baddbmm_", "addmv_", "addbmm")
 def matmul_work(call: Call) -> CallWork:
-    """Return the work of a matrix product; operators that add have the summand as their first argument."""
+    """Return the work of a matrix product; operators that add have the summand as their first argument.
+
+    It is not read where its factor, the fourth argument, is 0.
+    """
     first = 1 if "add" in call.name else 0
     a, b = call.inputs[first : first + 2]
-    return product_work(call, a, b, call.inputs[:first])
+    return product_work(call, a, b, [] if call.argument(3) == "0" else call.inputs[:first])
 
 
 @formula("dot", "vdot")

@@ -594,7 +594,7 @@ def test_the_operator_gives_a_collective_its_size(sections):
     for start in (210, 250):  # of parts of the tensor
         trace.kernel("ncclDevKernel_Broadcast_RING_LL", start, 30, number, float(start - 9))
     rows = [row for row in sections(trace)[0].kernels if row.label.kind == "collective"]
-    assert {row.label.shape for row in rows} == {"2048 bytes, 2 cards", ""}
+    assert {row.label.shape for row in rows} == {"2048 bytes, at least 2 cards", "2048 bytes, 2 cards", ""}
     assert [row.launches for row in rows if row.label.lacking] == [2]
 
 
