@@ -315,11 +315,9 @@ def describe_speed(steps: Steps) -> str:
     if first.largest_batch is None:
         lines += "The memory size of the card is unknown. "
     elif not any(step.largest_batch for step in step_by_context.values()):
-        sequence, kept = (
-            api.capacity(first.card_cache_bytes // first.batch),
-            "K/V and state" if model.state_bytes else "K/V",
-        )
-        return f"{lines}It does not fit: weights take {weights}, and {kept} of one sequence {sequence}."
+        sequence = "K/V and state" if model.state_bytes else "K/V"
+        sequence += f" of one sequence {api.capacity(first.card_cache_bytes // first.batch)}"
+        return f"{lines}It does not fit: weights take {weights}, and {sequence}."
     else:
         batches = {api.count_words(at, "token"): step.largest_batch or 0 for at, step in step_by_context.items()}
         rooms = [f"{api.count_words(batch, 'sequence')} of {tokens}" for tokens, batch in batches.items()]
