@@ -363,7 +363,7 @@ def describe_model(step: DecodeStepBound) -> str:
         if (substitute := card.burst.substitute_dtype(dtype)) != dtype:
             lines += f"; {dtype} products limited by {substitute}"
     if any(number_format.name == "fp4" for number_format in formats):
-        lines += "; fp4 is multiplied in 16 bits: tensor cores for fp4 (Blackwell) may exceed what compute limits here"
+        lines += "; fp4 is multiplied in 16 bits, so tensor cores for fp4 may be faster"
     if model.assumed_defaults:
         lines += f"; defaults taken: {', '.join(f'{key} {value}' for key, value in model.assumed_defaults.items())}"
     return f"{lines}. Source: {model.source}."

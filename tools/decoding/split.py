@@ -27,10 +27,9 @@ DIVIDED_INPUTS = {"o_proj", "out_proj", "down_proj"}
 DIVIDED_BY_CARDS = ("multiply_adds", "state_bytes", "state_multiply_adds", "heads")
 DIVIDED_BY_KEY_HEADS = ("cached_numbers", "read_numbers")
 ALL_REDUCES_PER_LAYER, SINGLE_ALL_REDUCES = 2, 1  # the single one is of the embedding
-# The shortest all-reduce of two H200s in a CUDA graph among NVIDIA's measurements: 512 bytes by SGLang 0.5.14
-# (ai-dynamo/aiconfigurator, aic-core/.../h200_sxm/comm/sglang/0.5.14/custom_allreduce_perf.parquet, 2026-08). This
-# project's kernels take 1.72 us for 1 KiB.
-START_S = 2.25e-6
+# The shortest all-reduce of two H200s that is known: 1 KiB by kernels of this project in a CUDA graph, 2026-11-30
+# (benchmarks/peers/results/nvidia-h200-x2/all_reduce.json).
+START_S = 1.72e-6
 
 
 @dataclass(frozen=True)

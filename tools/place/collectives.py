@@ -73,15 +73,15 @@ def _find_all_reduces(run: Run, device: str) -> dict[int, float]:
     return dict(sorted(times_s, reverse=True))  # of a size, the fastest comes last and stays
 
 
-def count_carried(name: str, args: dict, tensors: list[Tensor], ranks: int) -> tuple[CallWork, str] | None:
+def count_carried(name: str, args: dict, tensors: list[Tensor]) -> tuple[CallWork, str] | None:
     """Return what a link carries for a collective, and PAIR_ALL_REDUCE or ""; None if its size was not recorded.
 
-    The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors. If that of the
-    group was not recorded, all `ranks` of the trace take part, or two cards at least. Raises UnknownTypeError.
+    The size is what NCCL's kernel was recorded with (`args`), else the largest of the caller's tensors. A group whose
+    size was not recorded has two cards at least. Raises UnknownTypeError.
     """
     operation = f"{args.get('Collective name', '')} {name}".lower()
     pattern = next((pattern for pattern in TRAFFIC if re.search(pattern, operation)), None)
-    known_cards, buffer_bytes = args.get("Group size") or (ranks if ranks > 1 else None), args.get("bytes") or 0
+    known_cards, buffer_bytes = args.get("Group size"), args.get("bytes") or 0
     cards = known_cards or 2
     if "In msg nelems" in args:
         buffer_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * item_bytes(args["dtype"])

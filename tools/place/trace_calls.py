@@ -207,7 +207,7 @@ def _label(operator: Event | None, event: Event, blocks: int, gradients: tuple[i
         recorded = operator.args if operator else {}
         tensors = Call("", read_inputs(recorded), "").tensors()
         try:
-            carried, lacking = count_carried(event.name, recorded | event.args, tensors, ranks), NO_SIZE
+            carried, lacking = count_carried(event.name, recorded | event.args, tensors), NO_SIZE
         except UnknownTypeError as error:
             carried, lacking = None, f"collectives of {error}"
         if carried is None:

@@ -69,7 +69,7 @@ def find_step(trace: Trace, events: Sequence[Event]) -> TraceSteps:
 
 
 def _whole_spans(spans: Sequence[Span], events: Sequence[Event]) -> Sequence[Span]:
-    """Return the steps that count: without the ends, or the last of two."""
+    """Return the steps that count: without the ends, or else the last whole one."""
     starts = [event.start for event in events]
     counts = {span: bisect_left(starts, span[1]) - bisect_left(starts, span[0]) for span in spans}
     least = WHOLE * median_high(counts.values())

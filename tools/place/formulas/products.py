@@ -69,7 +69,7 @@ def matmul_work(call: Call) -> CallWork:
     """
     first = 1 if "add" in call.name else 0
     a, b = call.inputs[first : first + 2]
-    return product_work(call, a, b, [] if call.argument(3) == "0" else call.inputs[:first])
+    return product_work(call, a, b, [] if call.argument(3) in ("0", "0.") else call.inputs[:first])
 
 
 @formula("dot", "vdot")

@@ -119,6 +119,7 @@ EXPERTS = [tensor(3, 32), tensor(8, 16, 32), tensor(8, 32, 8), tensor(3, 2), ten
         ("mm", [tensor(128, 4096), tensor(4096, 512)], 2 * 128 * 4096 * 512, 2 * (128 * 4608 + 4096 * 512), "bf16"),
         ("mm", [tensor(4, 8), tensor(8, 2), tensor(4, 2)], 128, 2 * (32 + 16 + 8), "bf16"),  # out= is no input
         ("addmm", [tensor(8, strides=(0,)), tensor(4, 8), tensor(8, 8)], 512, 2 * (1 + 32 + 64 + 32), "bf16"),
+        ("addmm", [tensor(4, 8), tensor(4, 8), tensor(8, 8), "0."], 512, 2 * (32 + 64 + 32), "bf16"),  # beta is 0
         ("bmm", [tensor(3, 4, 8, kind=FP32), tensor(3, 8, 2, kind=FP32)], 384, 4 * 3 * (32 + 16 + 8), "fp32"),
         ("_scaled_mm", [*[tensor(16, 16, kind=FP8)] * 2], 2 * 16**3, 2 * 256 + 512, "fp8_e4m3"),
         ("_int_mm", [*[tensor(16, 16, kind=INT8)] * 2], 2 * 16**3, 2 * 256 + 1024, "int8"),

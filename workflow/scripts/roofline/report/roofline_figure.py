@@ -24,7 +24,7 @@ SUSTAINED_DASHES, REGISTER_DASHES = (0, (3, 2)), (0, (6, 2, 1, 2))
 SLOPE_DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 2, 1.5, 2)))
 SEALED_DOT = 3.0  # the size of a small hollow dot
 NEAR_SLOPES = 11.0  # points from line to line, at right angles: slopes nearer than this share labels
-ROOFLINE_CAPTION = "Colours: dtypes. Dashed roofs: sustained. Dots: % of the roof{}. Small hollow dots: predicted. "
+ROOFLINE_CAPTION = "Colours: dtypes. Short dashes: sustained. Dots: % of the roof{}. Small hollow dots: predicted. "
 ROOFLINE_CAPTION += style.DOUBT_NOTE
 
 

@@ -27,12 +27,7 @@ def check_below_roofs(evidence: Evidence) -> Outcome:
             "pass" if shares else "not_applicable", count_words(len(shares), "cell"), max(shares, default=None), 1
         )
     on_gpu = DEVICE_TRAITS[evidence.device.device_kind].accelerator
-    words = _join_first(
-        [
-            f"{evidence.table.full_name(cell)} at {percent(share)} of its roof{' by GPU time' if on_gpu else ''}"
-            for cell, share in above
-        ]
-    )
+    words = _join_first([f"{evidence.table.full_name(cell)} at {percent(share)} of its roof" for cell, share in above])
     if any(cell.operator == USERS for cell, _ in above):
         words += "; are its numbers in `operations` right?"
     elif not on_gpu:
