@@ -75,11 +75,13 @@ def test_what_the_command_asks_for_exists_and_leaves_nothing_missing(capability)
 
 @pytest.mark.parametrize(("seconds", "regime"), [(0.6, None), (0.95, "compute")])
 def test_of_a_launch_whose_traffic_is_unknown_compute_is_the_limit_only_near_its_roof(seconds, regime):
-    roof = placing.LaunchRoof("compute", "fp16", 1.0, seconds)
-    assert placing.find_limit(1.0, [roof], None, complete=False)["regime"] == regime
-    assert placing.find_limit(1.0, [roof], None, complete=True)["regime"] == "compute"
-    unrated = placing.LaunchRoof("l2", None, 1.0)
-    assert placing.find_limit(1.0, [roof, unrated], None, complete=True)["regime"] == regime
+    roof, unrated = placing.LaunchRoof("compute", "fp16", 1.0, seconds), placing.LaunchRoof("l2", None, 1.0)
+    for roofs, complete, expected in (
+        ([roof], False, regime),
+        ([roof], True, "compute"),
+        ([roof, unrated], True, regime),
+    ):
+        assert placing.find_limit(1.0, roofs, None, complete=complete)["regime"] == expected
 
 
 def test_a_read_at_the_ceiling_of_memory_is_at_its_roof():
