@@ -79,7 +79,7 @@ def test_nothing_goes_on_and_nothing_is_traced(tmp_path, way, moment):
     else:
         started.send_signal(signal.SIGTERM if way == "SIGTERM" else signal.SIGKILL)
     said = started.communicate(timeout=PATIENCE_S)[0]
-    assert "Traceback" not in said and started.returncode in STATUS[way]
+    assert "Traceback" not in said and started.returncode in STATUS[way], said
     wait_until(lambda: not processes(root))
     assert not (root / "results/cpu/peak_flops/fp32.json").exists()
 
