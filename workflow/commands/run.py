@@ -32,6 +32,7 @@ if __name__ == "__main__" and (missing := describe_missing_packages(Path(__file_
     sys.exit(missing)
 
 from snakemake.cli import args_to_api, parse_args, parse_config
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import update_config
 
 from roofline.core.formatting import join_words
@@ -68,6 +69,8 @@ def main(arguments: list[str]) -> int:
         with contextlib.suppress(PermissionError):  # the Snakefile names all that cannot be written
             run_lock.hold()
         restore_records()
+    # The scheduler takes SIGTERM, to wait for its jobs, until they are announced and the console takes it.
+    JobScheduler.exit_gracefully = lambda *_: os._exit(INTERRUPTED)
     try:
         if options.again and not choose_again(args, config):
             print("nothing to measure again: no record was disturbed, calibrations aside")
