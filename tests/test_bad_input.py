@@ -66,6 +66,7 @@ HELD = {
     "transfers that do not fit": ({"bandwidth": {"transfer_size_mib": 100_000}}, [HUGE]),
     "scopes that no implementation has": (NO_SCOPE, ["decode_attn.scopes: fused on gpu0: only core"]),
     "what no CPU next to a GPU measures": (NOT_ON_HOST, []),
+    "no level": ({"effort": "quick", "devices": ["cpu"], "bandwidth": {"levels": ["hbm"]}}, ["bandwidth.levels: cpu "]),
     "caches that neither memory holds": ({"decode_attn": LARGE}, [f"{CASE} 8, "] * 2),
 }
 
@@ -87,10 +88,9 @@ def test_settings_are_held_against_every_device(changes, expected):
 
 
 def test_a_machine_needs_one_of_the_compute_ceilings():
-    """A dtype that the card has does not stop the measurement of a CPU that lacks it."""
     asked = {"peak_flops": {"dtypes": ["fp16", "int8"]}}
     assert_lines(held(asked | {"devices": ["cpu"]}), ("peak_flops.dtypes: cpu ", "fp16, int8", "fp64, fp32, fp64_fma"))
-    assert held(asked) == []
+    assert held(asked) == [], "dtypes that the card has do not stop the measurement of a CPU that lacks them"
 
 
 def test_an_error_is_a_few_lines_of_a_readable_length(tmp_path):

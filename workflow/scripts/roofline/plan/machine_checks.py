@@ -47,7 +47,8 @@ def choose_devices(checked: Checked, present: Mapping[str, Identity]) -> list[st
         faults += check_operator(operator, config, identities, compared_only)
     faults += _check_ceilings(config, [identity for identity in identities if not identity.fault])
     for identity in identities:
-        faults += _check_bandwidth(config, identity, devices, needs_level=identity.device not in compared_only)
+        needs_level = not measured_gpus or identity.device not in compared_only
+        faults += _check_bandwidth(config, identity, devices, needs_level=needs_level)
     if faults:
         raise UserError(faults)
     return list(devices)

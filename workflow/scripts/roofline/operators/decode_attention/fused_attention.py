@@ -224,7 +224,7 @@ class FusedAttention(CudaImplementation, DecodeImplementation):
     def unsupported(cls, device: CudaDevice, case: Case) -> str | None:  # type: ignore[override]  # its kind is gpu
         size, heads, kv_heads = (case.shape[name] for name in ("head_size", "heads", "kv_heads"))
         if heads % kv_heads:
-            return f"{heads} heads for {kv_heads} of K/V, which is no whole number each"
+            return f"{heads} heads; it takes multiples of the {kv_heads} K/V heads"
         if case.dtype == FP8 and device.limits.capability < FP8_FROM:
             return "FP8 needs compute capability {}.{}".format(*FP8_FROM)
         return None if size in HEAD_SIZES else f"heads of {size}; it takes {', '.join(map(str, HEAD_SIZES))}"
